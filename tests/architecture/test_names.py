@@ -7,11 +7,18 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2] / "pybroker"
+NATIVE = ROOT.parent / "native"
 
 PARTICIPLE = re.compile(
-    "(?!Feed)[A-Z][a-z]*ed|Told|Kept|Given|Meant|Found|Led|Seen|Said|Taken|Written|Shown|Known|Left|Held|Gone"
+    "(?!Feed|Seed|Speed|Need)(Un)?[A-Z]?[a-z]*ed|(Un)?(?i:Bound|Built|Cut|Done|Drawn|Found|Given|Gone|Heard|Held|Kept|Known|"
+    "Led|Left|Lost|Made|Meant|Owed|Read|Said|Seen|Sent|Shown|Taken|Told|Woken|Written)"
 )
+"""A type named by one word that is a participle: it says what happened to the thing and not what the thing is."""
+RUST_TYPE = re.compile(r"^\s*(?:pub(?:\(.*?\))? )?(?:struct|enum|union|trait|type) (\w+)", re.MULTILINE)
+
 NAMESAKES_MAX = 30
 """Public classes with a namesake in another module; the bar only goes down. What is left are the two forms of each
 client (asyncio and blocking), and things that client and broker each have."""
@@ -41,8 +48,29 @@ def public_classes() -> Counter[str]:
     )
 
 
+def classes() -> set[str]:
+    """Names of all classes, without the underscore of private ones."""
+    trees = (ast.parse(path.read_text()) for path in ROOT.rglob("*.py"))
+    return {node.name.lstrip("_") for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def rust_types() -> set[str]:
+    return {name for path in NATIVE.rglob("*.rs") for name in RUST_TYPE.findall(path.read_text())}
+
+
 def test_no_type_is_named_by_a_participle() -> None:
-    assert [name for name in public_classes() if PARTICIPLE.fullmatch(name)] == []
+    assert sorted(name for name in classes() | rust_types() if PARTICIPLE.fullmatch(name)) == []
+
+
+@pytest.mark.parametrize("name", ["Kept", "Unsent", "Opened", "Read", "Cut"])
+def test_participles_are_recognized(name: str) -> None:
+    assert PARTICIPLE.fullmatch(name)
+    assert RUST_TYPE.findall(f"    pub(crate) struct {name}<'a> {{") == [name]
+
+
+@pytest.mark.parametrize("name", ["Feed", "Speed", "ReadBound", "Segment", "UnsentReplies"])
+def test_nouns_are_no_participles(name: str) -> None:
+    assert PARTICIPLE.fullmatch(name) is None
 
 
 def test_few_types_have_a_namesake() -> None:

@@ -237,7 +237,7 @@ impl Client {
         Err(last.unwrap_or_else(|| Error::Setting("bootstrap.servers has no address".into())))
     }
 
-    fn complete(found: Vec<Found>, wanted: &[(Uuid, &str)]) -> Result<Vec<Topic>> {
+    fn complete(found: Vec<TopicResult>, wanted: &[(Uuid, &str)]) -> Result<Vec<Topic>> {
         let mut topics = Vec::with_capacity(wanted.len());
         for (id, name) in wanted {
             let found = found.iter().find(|each| {
@@ -262,7 +262,7 @@ impl Client {
     }
 
     /// Request topics (`None`: all), and store the brokers and the cluster's id.
-    fn metadata(&mut self, wanted: Option<&[(Uuid, &str)]>) -> Result<Vec<Found>> {
+    fn metadata(&mut self, wanted: Option<&[(Uuid, &str)]>) -> Result<Vec<TopicResult>> {
         let connection = self.connection(Node::Any)?;
         let version = connection.version_of(ApiKey::Metadata, METADATA)?;
         let by_id = version >= metadata::IDS;
@@ -300,7 +300,7 @@ impl Client {
             .collect();
         self.controller = response.head.controller_id;
         self.cluster_id = response.head.cluster_id.map(str::to_owned);
-        Ok(response.topics.iter().map(Found::of).collect())
+        Ok(response.topics.iter().map(TopicResult::of).collect())
     }
 
     /// Extend the error of the first request. A broker that answers ApiVersions and closes the connection on the next
@@ -340,12 +340,12 @@ fn shuts_out(response: &MetadataResponse<'_>) -> bool {
         && topics.all(|topic| topic.error_code == refused)
 }
 
-struct Found {
+struct TopicResult {
     error: ErrorCode,
     topic: Topic,
 }
 
-impl Found {
+impl TopicResult {
     fn of(topic: &metadata::MetadataTopic<'_>) -> Self {
         let mut partitions: Vec<_> = topic.partitions.iter().collect();
         partitions.sort_by_key(|each| each.partition);

@@ -20,6 +20,6 @@ pub use connection::{Closer, Connection, InFlight};
 pub use error::{Error, Result};
 pub use pybroker_protocol::codec::Registry;
 pub use settings::{
-    Allowed, Answered, ClientSettings, ConnectionSettings, INT_MAX, KeyText, Sasl,
+    AllowedValues, ClientSettings, ConnectionSettings, INT_MAX, KeyText, ReachedBrokers, Sasl,
     SecurityProtocol, Setting, Software, StoreFile, Tls, Values,
 };

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-pub use client::{Answered, ClientSettings, ConnectionSettings, Sasl, SecurityProtocol, Software};
+pub use client::{
+    ClientSettings, ConnectionSettings, ReachedBrokers, Sasl, SecurityProtocol, Software,
+};
 pub use stores::{KeyText, StoreFile, Tls};
 
 /// Maximum of a Java `int`, the type of most of Kafka's settings.
@@ -17,7 +19,7 @@ pub const INT_MAX: i64 = i32::MAX as i64;
 
 /// Allowed values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allowed {
+pub enum AllowedValues {
     /// Any text; its user validates it.
     Text,
     /// true or false.
@@ -34,7 +36,7 @@ pub struct Setting {
     /// Kafka's name.
     pub name: &'static str,
     /// Allowed values.
-    pub allowed: Allowed,
+    pub allowed: AllowedValues,
     /// Default as a user would write it; `None`: unset, or derived from other settings.
     pub default: Option<&'static str>,
 }
@@ -42,7 +44,7 @@ pub struct Setting {
 impl Setting {
     /// Create a setting without a default.
     #[must_use]
-    pub const fn new(name: &'static str, allowed: Allowed) -> Self {
+    pub const fn new(name: &'static str, allowed: AllowedValues) -> Self {
         Self {
             name,
             allowed,
@@ -62,22 +64,22 @@ impl Setting {
     /// Return the expected value, in words, if `text` is invalid.
     fn refuses(&self, text: &str) -> Option<String> {
         let fine = match self.allowed {
-            Allowed::Text => true,
+            AllowedValues::Text => true,
             // Also accepts Python's True and False.
-            Allowed::Flag => text.to_ascii_lowercase().parse::<bool>().is_ok(),
-            Allowed::OneOf(words) => words.contains(&text),
-            Allowed::Whole(low, high) => text
+            AllowedValues::Flag => text.to_ascii_lowercase().parse::<bool>().is_ok(),
+            AllowedValues::OneOf(words) => words.contains(&text),
+            AllowedValues::Whole(low, high) => text
                 .parse()
                 .is_ok_and(|number: i64| (low..=high).contains(&number)),
         };
         (!fine).then(|| match self.allowed {
-            Allowed::Text => "a text".into(),
-            Allowed::Flag => "true or false".into(),
-            Allowed::OneOf([all @ .., last]) if !all.is_empty() => {
+            AllowedValues::Text => "a text".into(),
+            AllowedValues::Flag => "true or false".into(),
+            AllowedValues::OneOf([all @ .., last]) if !all.is_empty() => {
                 format!("{} or {last}", all.join(", "))
             }
-            Allowed::OneOf(words) => words.concat(),
-            Allowed::Whole(low, high) => format!("a whole number from {low} to {high}"),
+            AllowedValues::OneOf(words) => words.concat(),
+            AllowedValues::Whole(low, high) => format!("a whole number from {low} to {high}"),
         })
     }
 }
@@ -178,11 +180,11 @@ mod tests {
     use super::*;
 
     const TABLE: &[Setting] = &[
-        Setting::new("a.text", Allowed::Text),
-        Setting::new("a.flag", Allowed::Flag).or("true"),
-        Setting::new("a.word", Allowed::OneOf(&["one", "two", "three"])).or("two"),
-        Setting::new("an.only.word", Allowed::OneOf(&["PEM"])),
-        Setting::new("a.number", Allowed::Whole(-1, 9)).or("3"),
+        Setting::new("a.text", AllowedValues::Text),
+        Setting::new("a.flag", AllowedValues::Flag).or("true"),
+        Setting::new("a.word", AllowedValues::OneOf(&["one", "two", "three"])).or("two"),
+        Setting::new("an.only.word", AllowedValues::OneOf(&["PEM"])),
+        Setting::new("a.number", AllowedValues::Whole(-1, 9)).or("3"),
     ];
 
     fn read(name: &str, value: &str) -> Result<Option<String>> {

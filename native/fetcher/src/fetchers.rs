@@ -12,7 +12,7 @@ use pybroker_model::{IdMap, TopicIdPartition};
 use pybroker_replica::{Clock, Replicas, StagedCopies};
 
 use crate::figures::Counters;
-use crate::leader::{Fetcher, Shared};
+use crate::leader::{Fetcher, FetcherContext};
 use crate::mailbox::{Change, Mailbox};
 use crate::{FetcherSettings, LeaderFigures, Report, StagedSender};
 
@@ -47,7 +47,7 @@ pub struct Assignment {
 
 /// All fetchers of a broker.
 pub struct Fetchers {
-    shared: Arc<Shared>,
+    shared: Arc<FetcherContext>,
     staged: Arc<StagedSender>,
     table: Mutex<Table>,
 }
@@ -107,7 +107,7 @@ impl Fetchers {
         }));
         let way: Arc<dyn StagedCopies> = Arc::clone(&staged) as _;
         replicas.ingests().set_copies(way);
-        let shared = Shared {
+        let shared = FetcherContext {
             broker_id,
             broker_epoch: AtomicI64::new(-1),
             topic_ids: AtomicBool::new(settings.topic_ids),

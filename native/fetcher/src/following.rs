@@ -63,7 +63,7 @@ enum State {
 
 /// A followed partition.
 #[derive(Debug)]
-pub(crate) struct Following {
+pub(crate) struct FollowerState {
     leader_epoch: i32,
     state: State,
     high_watermark: i64,
@@ -75,7 +75,7 @@ pub(crate) struct Following {
     lag: i64,
 }
 
-impl Following {
+impl FollowerState {
     /// Follow the leader of this epoch, starting with the next request.
     pub(crate) const fn new(leader_epoch: i32) -> Self {
         Self {

@@ -21,7 +21,7 @@ use pybroker_protocol::hot::fetch_request::FetchRequest;
 use pybroker_replica::{Clock, Replicas};
 
 use crate::figures::Counters;
-use crate::following::Following;
+use crate::following::FollowerState;
 use crate::mailbox::{Change, Mailbox};
 use crate::names::Names;
 use crate::session::Session;
@@ -36,7 +36,7 @@ const FLUSH_PATIENCE: Duration = Duration::from_millis(20);
 const LOOK_AT_ALL_EVERY: Duration = Duration::from_secs(1);
 
 /// State shared by all fetchers of a broker.
-pub(crate) struct Shared {
+pub(crate) struct FetcherContext {
     pub(crate) broker_id: i32,
     /// Broker epoch of this broker (KIP-903).
     pub(crate) broker_epoch: AtomicI64,
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub(crate) report: Report,
 }
 
-impl Shared {
+impl FetcherContext {
     fn info(&self, text: &str) {
         (self.report)(Level::Info, text);
     }
@@ -79,11 +79,11 @@ impl From<Error> for Stop {
 /// State of a fetcher thread.
 pub(crate) struct Fetcher {
     leader: i32,
-    shared: Arc<Shared>,
+    shared: Arc<FetcherContext>,
     mailbox: Arc<Mailbox>,
     waker: Waker,
     counters: Arc<Counters>,
-    followed: IdMap<TopicIdPartition, Following>,
+    followed: IdMap<TopicIdPartition, FollowerState>,
     /// Partitions for the next request, if they are still ready then.
     ready: Vec<TopicIdPartition>,
     /// Partitions that wait for their flush.
@@ -108,7 +108,7 @@ pub(crate) struct Fetcher {
 impl Fetcher {
     pub(crate) fn new(
         leader: i32,
-        shared: Arc<Shared>,
+        shared: Arc<FetcherContext>,
         mailbox: Arc<Mailbox>,
         counters: Arc<Counters>,
     ) -> Self {
@@ -188,7 +188,7 @@ impl Fetcher {
                         Some(before) => before.in_epoch(epoch),
                         None => {
                             returned |= self.session.lists(tip);
-                            Following::new(epoch)
+                            FollowerState::new(epoch)
                         }
                     };
                     self.followed.insert(tip, following);
@@ -314,7 +314,7 @@ impl Fetcher {
     /// Update the largest lag. Also apply the leader's bounds to partitions whose log was reopened, because the leader
     /// does not repeat them.
     fn look_at_all(&self) {
-        let lag = self.followed.values().map(Following::lag).max();
+        let lag = self.followed.values().map(FollowerState::lag).max();
         self.counters.lag_max.store(lag.unwrap_or(0), Relaxed);
         let Some(replicas) = self.shared.replicas.upgrade() else {
             return;

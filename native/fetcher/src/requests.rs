@@ -126,16 +126,19 @@ pub(crate) fn list_offsets(
 }
 
 /// Listed offsets, or the error of each.
-pub(crate) type Listed = IdMap<TopicIdPartition, Result<i64, ErrorCode>>;
+pub(crate) type OffsetLookups = IdMap<TopicIdPartition, Result<i64, ErrorCode>>;
 
 /// Decode the response to [`list_offsets`].
-pub(crate) fn listed(body: &[u8], names: &Names) -> Result<Listed, DecodeError> {
+pub(crate) fn decode_list_offsets(
+    body: &[u8],
+    names: &Names,
+) -> Result<OffsetLookups, DecodeError> {
     let response = ListOffsetsResponse::decode(body, list_offsets_version(names.by_id))?;
     let told = |partition: &ListOffsetsPartitionResponse| match ErrorCode(partition.error_code) {
         ErrorCode::NONE => Ok(partition.offset),
         error => Err(error),
     };
-    let mut all = Listed::default();
+    let mut all = OffsetLookups::default();
     for topic in &response.topics {
         let Some(topic_id) = names.id(topic.topic) else {
             continue;

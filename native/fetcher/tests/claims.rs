@@ -1,5 +1,5 @@
-//! The fetch offset is a claim: what is not on the follower's disk is not committed, however long the disk takes, and
-//! partitions on other disks do not wait for it.
+//! A fetch offset acknowledges records: a leader commits only records on the follower's disk, however slow that disk
+//! is, and partitions on other disks do not wait for it.
 
 mod support;
 
@@ -12,13 +12,13 @@ use pybroker_replica::Partition;
 use pybroker_storage::FlushMode;
 use support::*;
 
-/// Flushes of one log directory that do not end while this is there.
-struct Held(Vec<PathBuf>);
+/// Blocks all flushes of one log directory until it is dropped.
+struct BlockedFlushes(Vec<PathBuf>);
 
-impl Held {
-    /// As many logs as a directory has threads that flush: each of these threads opens a leader epoch file that is a pipe.
+impl BlockedFlushes {
+    /// Block each flush thread of the directory: it opens a leader epoch file that is a named pipe.
     fn hold(broker: &TestBroker, dir: usize) -> Self {
-        // Partitions are spread over the directories; so many that each has enough.
+        // Enough partitions that every directory gets one for each flush thread.
         let orders = |leader_epoch| -> Vec<_> {
             let order = |partition| {
                 let tip = tip(99, partition);
@@ -26,7 +26,7 @@ impl Held {
             };
             (0..32).map(order).collect()
         };
-        // The second epoch is written before its first record, and flushed with it.
+        // The second epoch is in the file only once its first record is appended; the flush syncs both.
         broker.apply(&orders(0));
         broker.apply(&orders(1));
         let tips = || (0..32).map(|partition| tip(99, partition));
@@ -46,15 +46,15 @@ impl Held {
         assert_eq!(pipes.len(), 4);
         let mut there = tips().map(|tip| broker.partition(tip)).filter(in_dir);
         let one = there.next().expect("partitions are spread");
-        // Each thread has taken one then, and takes no more.
+        // Now every flush thread is blocked.
         let waiting = || one.log_dir().expect("open").flusher().waiting();
         wait_until("the threads that flush", || waiting() == 0);
         Self(pipes)
     }
 }
 
-impl Drop for Held {
-    /// The directory fails then: nobody can sync a pipe.
+impl Drop for BlockedFlushes {
+    /// Let the flushes continue. The directory then fails, because a pipe cannot be synced.
     fn drop(&mut self) {
         for pipe in &self.0 {
             let opened = std::fs::OpenOptions::new().write(true).open(pipe);
@@ -75,12 +75,12 @@ fn what_is_not_flushed_is_not_claimed_and_others_go_on() {
         found.expect("partitions are spread")
     };
     let (slow, fast) = (lies(0), lies(1));
-    // The first records of a segment are flushed in its file, by those threads; small ones after them in the journal.
+    // The flush threads sync the first records of a segment in its file; later small appends go to the journal.
     for tip in tips.iter().filter(|tip| **tip != slow) {
         append(&brokers[0].partition(*tip), -1, &["a"]);
         settle(&brokers[0], &brokers[1], *tip);
     }
-    let held = Held::hold(&brokers[1], 0);
+    let held = BlockedFlushes::hold(&brokers[1], 0);
 
     let led = brokers[0].partition(slow);
     append(&led, -1, &["b"]);
@@ -93,7 +93,7 @@ fn what_is_not_flushed_is_not_claimed_and_others_go_on() {
         assert_eq!(follower.high_watermark(), 0);
     }
     drop((held, led, follower));
-    // What was claimed is there after a restart, and the rest comes to the disk.
+    // After a restart the acknowledged records are on disk, and the follower fetches the others again.
     brokers[1].restart(false);
     introduce(&brokers);
     brokers[1].apply(&orders);

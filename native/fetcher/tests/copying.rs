@@ -1,4 +1,4 @@
-//! A follower copies what its leader has, over real sockets, and goes on whatever happens on the way.
+//! A follower copies its leader's log over real sockets, also through restarts, truncations and lost connections.
 
 mod support;
 
@@ -11,7 +11,7 @@ use pybroker_replica::PartitionOrder;
 use pybroker_storage::FlushMode;
 use support::*;
 
-/// A leader waits for longer than any test.
+/// Settings with which a fetch waits at the leader for longer than any test.
 fn patient() -> FetcherSettings {
     FetcherSettings {
         wait_max: Duration::from_secs(3_600),
@@ -19,7 +19,7 @@ fn patient() -> FetcherSettings {
     }
 }
 
-/// Both know topic ids, or neither does: then they speak of topics by name.
+/// Settings of brokers that use topic ids in requests, and of brokers that use names.
 fn both_levels() -> [FetcherSettings; 2] {
     [true, false].map(|topic_ids| FetcherSettings {
         topic_ids,
@@ -82,13 +82,13 @@ fn stopping_does_not_wait_for_the_leader() {
     wait_until("the record", || {
         brokers[1].partition(order.tip).high_watermark() == 1
     });
-    // Its connection is old enough that the fetch waits at the leader without end.
+    // By now the follower's fetch waits at the leader.
     std::thread::sleep(Duration::from_millis(400));
     let before = Instant::now();
     brokers[1].fetchers().stop();
     assert!(before.elapsed() < Duration::from_secs(1));
     assert_eq!(brokers[1].fetchers().figures(), []);
-    // Nor is anything held that a stop has to wait for.
+    // A stop does not wait for the fetch either.
     assert_eq!(
         Arc::strong_count(brokers[1].replicas()),
         2,
@@ -100,7 +100,7 @@ fn stopping_does_not_wait_for_the_leader() {
 #[test]
 fn stopping_does_not_wait_for_a_leader_that_does_not_answer() {
     let broker = TestBroker::start(2);
-    // Connections come about, and nobody ever reads from them.
+    // The kernel accepts connections, but no process reads from them.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     broker.meet(&[Broker {
         id: 1,
@@ -161,7 +161,7 @@ fn a_leader_that_knows_a_newer_epoch_is_not_asked_before_the_controller_names_it
     brokers[1].apply(&[order(tip, 1, 4)]);
     brokers[1].wait_for_line("answers FENCED_LEADER_EPOCH");
     append(&brokers[0].partition(tip), -1, &["x"]);
-    // The same again, and an older one, change nothing.
+    // A repeated order and an older order change nothing.
     for leader_epoch in [4, 3] {
         let stale = Assignment {
             tip,
@@ -199,7 +199,7 @@ fn an_earlier_life_of_this_broker_claims_nothing() {
     settle(&brokers[0], &brokers[1], order.tip);
 }
 
-/// Deletes records on the leader as retention does, while only it is in sync.
+/// Delete records on the leader like retention, while it is the only in-sync replica.
 fn delete_up_to(leader: &TestBroker, order: &PartitionOrder, offset: i64) {
     let alone = PartitionOrder {
         isr: [leader.id].into(),
@@ -232,9 +232,9 @@ fn the_log_start_is_followed_and_who_is_below_it_begins_anew() {
         let start = |brokers: &[TestBroker; 2]| brokers[1].partition(order.tip).log_start_offset();
         wait_until("the log start", || start(&brokers) == 3);
 
-        // It sleeps while its leader deletes what it would need next.
+        // The follower is down while the leader deletes the records that it would fetch next.
         brokers[1].stop(true);
-        // It had caught up, so it may be in sync until the controller says that it is not.
+        // The follower had caught up: it counts as in sync until the controller has shrunk the ISR.
         led.isr_refused(order.leader_epoch, order.version + 1);
         append(&led, -1, &["f"]);
         append(&led, -1, &["g"]);
@@ -262,7 +262,7 @@ fn what_an_old_leader_kept_writing_is_cut_off_and_the_log_says_so() {
         apply(&brokers, &[order(tip, 1, 0)]);
         append(&brokers[0].partition(tip), -1, &["a"]);
         settle(&brokers[0], &brokers[1], tip);
-        // 2 leads, which 1 does not hear.
+        // Broker 2 leads, but broker 1 does not get the new state.
         brokers[1].apply(&[order(tip, 2, 1)]);
         append(&brokers[0].partition(tip), 1, &["lost", "lost"]);
         append(&brokers[1].partition(tip), -1, &["b"]);
@@ -301,7 +301,7 @@ fn thousands_of_partitions_are_assigned_at_once() {
         .set(&[], &assignments)
         .expect("threads");
     assert!(before.elapsed() < Duration::from_millis(500));
-    // In the old epoch again would be nothing; in a new one all are asked for.
+    // A repeated order of the same epoch would change nothing; in a new epoch the follower fetches all partitions.
     let orders: Vec<_> = orders
         .into_iter()
         .map(|order| PartitionOrder {

@@ -1,4 +1,5 @@
-//! Whatever happens to two brokers, their logs end up equal, and what was committed stays.
+//! After any sequence of elections, restarts and appends, the logs of two brokers are equal and have all committed
+//! records.
 
 mod support;
 
@@ -8,13 +9,13 @@ use support::*;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Records for the leader.
+    /// Append records on the leader.
     Append { acks: i16, count: usize },
-    /// The other one leads; the old leader hears of it late and takes so many batches until then.
+    /// Elect the other broker. The old leader learns of it after it has appended `late` more batches.
     Elect { late: usize },
-    /// The follower stops and comes back, as a process that was killed or in order.
+    /// Stop the follower, cleanly or by a kill, and start it again.
     Restart { clean: bool },
-    /// The follower catches up.
+    /// Wait until the follower has caught up.
     Settle,
 }
 
@@ -29,16 +30,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..16)
 }
 
-/// The two brokers, who leads, and what is known to be committed.
+/// The two brokers, the current leader, and the records known to be committed.
 struct World {
     brokers: [TestBroker; 2],
     mode: FlushMode,
-    /// 0 or 1.
+    /// Index of the leader: 0 or 1.
     leader: usize,
     epoch: i32,
     number: usize,
     committed: Vec<u8>,
-    /// The follower's log was recovered: what is on its disk is not known to it.
+    /// The follower has recovered its log, and does not know how much of it is on disk.
     recovered: bool,
 }
 
@@ -112,7 +113,7 @@ impl World {
         self.check_claims();
     }
 
-    /// The leader's high watermark is not above what the follower has on its disk.
+    /// Check that the leader's high watermark is not above the end of the follower's log on disk.
     fn check_claims(&self) {
         if self.mode == FlushMode::Os || self.recovered {
             return;
@@ -143,7 +144,7 @@ impl World {
             bytes.starts_with(&self.committed),
             "what was committed stays"
         );
-        // A leader that has just come knows less of what is committed than the one before it.
+        // A new leader may have a lower high watermark than its predecessor.
         if length > self.committed.len() {
             self.committed = bytes[..length].to_vec();
         }

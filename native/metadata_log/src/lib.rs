@@ -47,7 +47,7 @@ pub use control::{EncodeContext, Endpoint};
 pub use error::LogError;
 pub use files::{Directory, FileHandle, Files};
 pub use log::{Flush, LogOptions, MetadataLog};
-pub use recovery::Recovered;
+pub use recovery::RecoveredState;
 pub use snapshot::{SnapshotDownload, SnapshotReader, SnapshotWriter};
 pub use state_file::StateWrite;
 

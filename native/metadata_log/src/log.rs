@@ -11,7 +11,7 @@ use crate::error::LogError;
 use crate::files::{FileHandle, Files};
 use crate::flushed_file::FlushedFile;
 use crate::names;
-use crate::recovery::{self, Found, Recovered};
+use crate::recovery::{self, LogParts, RecoveredState};
 use crate::segment::Segment;
 use crate::snapshot::{SnapshotDownload, SnapshotReader, SnapshotWriter, part_name};
 use crate::state_file::StateWrite;
@@ -120,9 +120,9 @@ impl<F: Files> MetadataLog<F> {
     /// # Errors
     /// [`LogError::NotFormatted`] if the directory has no snapshot; other errors if the log is damaged or the disk
     /// fails.
-    pub fn open(files: F, options: LogOptions) -> Result<(Self, Recovered), LogError> {
+    pub fn open(files: F, options: LogOptions) -> Result<(Self, RecoveredState), LogError> {
         let (found, recovered) = recovery::recover(&files, options.unsynced_bytes_max)?;
-        let Found {
+        let LogParts {
             segments,
             snapshots,
             flushed,

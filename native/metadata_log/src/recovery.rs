@@ -30,7 +30,7 @@ const REMEDY: &str = "Restore the directory from a backup, or remove it: the bro
 
 /// The initial data of the state machine.
 #[derive(Debug)]
-pub struct Recovered {
+pub struct RecoveredState {
     /// The quorum state.
     pub state: QuorumState,
     /// The index of the log.
@@ -42,7 +42,7 @@ pub struct Recovered {
 }
 
 /// The parts of a log.
-pub(crate) struct Found<F: Files> {
+pub(crate) struct LogParts<F: Files> {
     pub(crate) segments: Vec<Segment<F>>,
     pub(crate) snapshots: Vec<EpochEnd>,
     pub(crate) flushed: FlushedFile<F>,
@@ -55,7 +55,7 @@ pub(crate) struct Found<F: Files> {
 pub(crate) fn recover<F: Files>(
     files: &F,
     unsynced_bytes_max: u64,
-) -> Result<(Found<F>, Recovered), LogError> {
+) -> Result<(LogParts<F>, RecoveredState), LogError> {
     let mut names = files
         .names()
         .map_err(LogError::io("list", files.path_of("")))?;
@@ -115,19 +115,19 @@ pub(crate) fn recover<F: Files>(
         });
     }
     recovery.make_durable()?;
-    let recovered = Recovered {
+    let recovered = RecoveredState {
         state,
         index: recovery.index,
         endpoints: recovery.endpoints,
         notes: recovery.notes,
     };
-    let mut found = Found {
+    let mut parts = LogParts {
         segments: recovery.segments,
         snapshots,
         flushed,
     };
-    found.flushed.raise(end)?;
-    Ok((found, recovered))
+    parts.flushed.raise(end)?;
+    Ok((parts, recovered))
 }
 
 /// Return the newest undamaged snapshot, and the ids of the snapshots up to it.

@@ -8,11 +8,13 @@ use bytes::Bytes;
 use pybroker_metadata_log::{Files, LogError, MetadataLog};
 use pybroker_model::Uuid;
 use pybroker_quorum::{Batch, Body, EpochEnd, QuorumState, SnapshotHeader};
-use support::{Dying, OPTIONS, append, batch, contents, data, flush, format, key, open, voters};
+use support::{
+    FailingDirectory, OPTIONS, append, batch, contents, data, flush, format, key, open, voters,
+};
 
 /// What the run has been told to be on disk.
 #[derive(Default)]
-struct Promised {
+struct AcknowledgedState {
     /// The batches that are in the log, flushed or not.
     log: Vec<Batch<Bytes>>,
     flushed: i64,
@@ -23,7 +25,7 @@ struct Promised {
     written: HashSet<(i64, i32)>,
 }
 
-impl Promised {
+impl AcknowledgedState {
     fn append<F: Files>(
         &mut self,
         log: &mut MetadataLog<F>,
@@ -81,7 +83,11 @@ fn header(epoch: i32, end: i64) -> SnapshotHeader {
 }
 
 /// Appends, rolls, truncations over segments, snapshots, an install.
-fn run(files: Dying, promised: &mut Promised, snapshot: &[u8]) -> Result<(), LogError> {
+fn run(
+    files: FailingDirectory,
+    promised: &mut AcknowledgedState,
+    snapshot: &[u8],
+) -> Result<(), LogError> {
     let (mut log, _) = MetadataLog::open(files, OPTIONS)?;
     promised.epoch(&mut log, 1)?;
     let controls = vec![
@@ -153,8 +159,8 @@ fn what_was_acknowledged_survives_a_death_at_every_operation() {
     for operations in 0.. {
         let root = tempfile::tempdir().expect("a directory");
         format(root.path());
-        let files = Dying::open(root.path(), operations);
-        let mut promised = Promised::default();
+        let files = FailingDirectory::open(root.path(), operations);
+        let mut promised = AcknowledgedState::default();
         let outcome = run(files, &mut promised, &snapshot);
         let (log, found) = open(root.path());
         check(&log, &promised, operations);
@@ -177,7 +183,11 @@ fn what_was_acknowledged_survives_a_death_at_every_operation() {
     assert!(deaths > 100, "{deaths}");
 }
 
-fn check(log: &MetadataLog<pybroker_metadata_log::Directory>, promised: &Promised, death: usize) {
+fn check(
+    log: &MetadataLog<pybroker_metadata_log::Directory>,
+    promised: &AcknowledgedState,
+    death: usize,
+) {
     let found = contents(log);
     let end = log.end_offset();
     assert!(

@@ -6,7 +6,7 @@ use crate::action::Action;
 use crate::batch::{Batch, EpochEnd, Snapshot};
 use crate::fault::planted;
 use crate::log_index::LogIndex;
-use crate::message::{Ask, Error, Fetched};
+use crate::message::{Ask, Error, FetchResult};
 use crate::quorum::{PendingFetch, Quorum};
 use crate::role::Role;
 use crate::transition::Cause;
@@ -87,7 +87,7 @@ impl<D> Quorum<D> {
         peer: i32,
         epoch: i32,
         high_watermark: i64,
-        fetched: Fetched<D>,
+        fetched: FetchResult<D>,
     ) {
         let until = self.fetch_timeout();
         let planted = planted!(self, DivergingLogCommitted);
@@ -101,14 +101,14 @@ impl<D> Quorum<D> {
         following.fetched = true;
         // Only batches prove that this log is a prefix of the leader's. Without them, its end may differ from the
         // records that the leader has committed there.
-        if matches!(fetched, Fetched::Batches(_)) || planted {
+        if matches!(fetched, FetchResult::Batches(_)) || planted {
             following.high_watermark = high_watermark;
         }
         self.fetch_at = self.now;
         match fetched {
-            Fetched::Batches(batches) => self.append_fetched(batches),
-            Fetched::Diverging(end) => self.truncate_to(end),
-            Fetched::Snapshot(id) => following.snapshot = Some(id),
+            FetchResult::Batches(batches) => self.append_fetched(batches),
+            FetchResult::Diverging(end) => self.truncate_to(end),
+            FetchResult::Snapshot(id) => following.snapshot = Some(id),
         }
         self.advance_as_follower();
     }

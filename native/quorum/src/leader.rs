@@ -6,7 +6,7 @@ use crate::action::{Action, Decision, Refusal};
 use crate::batch::{Batch, Body, EpochEnd};
 use crate::fault::planted;
 use crate::keys::ReplicaKey;
-use crate::message::{Answer, Ask, Error, Fetched, Request};
+use crate::message::{Answer, Ask, Error, FetchResult, Request};
 use crate::quorum::Quorum;
 use crate::role::{Leadership, Progress, Role, WaitingFetch};
 use crate::transition::Cause;
@@ -15,7 +15,7 @@ use crate::transition::Cause;
 enum Position {
     /// The follower's log is a prefix of the leader's.
     Prefix,
-    Other(Fetched<std::convert::Infallible>),
+    Other(FetchResult<std::convert::Infallible>),
 }
 
 impl<D> Quorum<D> {
@@ -110,23 +110,23 @@ impl<D> Quorum<D> {
         let start = self.log.start();
         if from.offset < start.offset || from.epoch < start.epoch {
             if planted!(self, SnapshotNotOffered) {
-                return Position::Other(Fetched::Batches(Vec::new()));
+                return Position::Other(FetchResult::Batches(Vec::new()));
             }
-            return Position::Other(Fetched::Snapshot(self.log.snapshot()));
+            return Position::Other(FetchResult::Snapshot(self.log.snapshot()));
         }
         let end = self.log.end_of_epoch(from.epoch);
         let agrees = end.epoch == from.epoch || planted!(self, DivergenceIgnored);
         match agrees && from.offset <= end.offset.max(start.offset) {
             true => Position::Prefix,
-            false => Position::Other(Fetched::Diverging(end)),
+            false => Position::Other(FetchResult::Diverging(end)),
         }
     }
 
-    fn respond_elsewhere(&mut self, handle: u64, fetched: Fetched<std::convert::Infallible>) {
+    fn respond_elsewhere(&mut self, handle: u64, fetched: FetchResult<std::convert::Infallible>) {
         let fetched = match fetched {
-            Fetched::Batches(_) => Fetched::Batches(Vec::new()),
-            Fetched::Diverging(end) => Fetched::Diverging(end),
-            Fetched::Snapshot(id) => Fetched::Snapshot(id),
+            FetchResult::Batches(_) => FetchResult::Batches(Vec::new()),
+            FetchResult::Diverging(end) => FetchResult::Diverging(end),
+            FetchResult::Snapshot(id) => FetchResult::Snapshot(id),
         };
         let answer = Answer::Fetch {
             high_watermark: self.high_watermark,
@@ -200,11 +200,11 @@ impl<D> Quorum<D> {
         let to = self.log.end_offset();
         if fetch.from < self.log.start().offset {
             let id = self.log.snapshot();
-            return self.respond_elsewhere(fetch.handle, Fetched::Snapshot(id));
+            return self.respond_elsewhere(fetch.handle, FetchResult::Snapshot(id));
         }
         let answer = Answer::Fetch {
             high_watermark: self.high_watermark,
-            fetched: Fetched::Batches(Vec::new()),
+            fetched: FetchResult::Batches(Vec::new()),
         };
         if fetch.from >= to {
             return self.respond(fetch.handle, Error::None, answer);

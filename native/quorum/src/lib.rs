@@ -50,7 +50,7 @@ pub use batch::{Batch, Body, EpochEnd, Snapshot, SnapshotHeader};
 pub use fault::Fault;
 pub use keys::{ReplicaKey, VoterSet};
 pub use log_index::LogIndex;
-pub use message::{Answer, Ask, Error, Fetched, Request, Response};
+pub use message::{Answer, Ask, Error, FetchResult, Request, Response};
 pub use quorum::{Quorum, ReplicaProgress};
 pub use settings::{Settings, Timeouts};
 pub use state::QuorumState;

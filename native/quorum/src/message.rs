@@ -103,7 +103,7 @@ pub enum Answer<D> {
         /// The leader's high watermark.
         high_watermark: i64,
         /// The fetched data, or what to do instead.
-        fetched: Fetched<D>,
+        fetched: FetchResult<D>,
     },
     /// Response to FetchSnapshot: the owner has stored one part of the snapshot; more parts follow.
     SnapshotPart,
@@ -113,7 +113,7 @@ pub enum Answer<D> {
 
 /// The result of a Fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fetched<D> {
+pub enum FetchResult<D> {
     /// Batches from the fetch offset on.
     Batches(Vec<Batch<D>>),
     /// The two logs agree at most up to this end.

@@ -12,7 +12,7 @@ pub(crate) enum Role {
     Prospective(Ballot),
     Candidate(Ballot),
     Leader(Box<Leadership>),
-    Follower(Following),
+    Follower(LeaderView),
     Resigned { election_at: u64 },
     Halted,
 }
@@ -93,7 +93,7 @@ pub(crate) struct WaitingFetch {
 
 /// A follower's view of its leader.
 #[derive(Debug, Clone)]
-pub(crate) struct Following {
+pub(crate) struct LeaderView {
     pub(crate) leader: i32,
     /// When the follower gives up the leader.
     pub(crate) until: u64,

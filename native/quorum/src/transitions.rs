@@ -7,7 +7,7 @@ use crate::batch::Body;
 use crate::fault::planted;
 use crate::message::{Answer, Ask, Error};
 use crate::quorum::Quorum;
-use crate::role::{Ballot, Following, Leadership, Role};
+use crate::role::{Ballot, LeaderView, Leadership, Role};
 use crate::transition::{Cause, RoleName};
 
 impl<D> Quorum<D> {
@@ -109,7 +109,7 @@ impl<D> Quorum<D> {
         let from = self.leave();
         self.enter_epoch(epoch, Some(leader));
         self.leader_refused = false;
-        self.role = Role::Follower(Following {
+        self.role = Role::Follower(LeaderView {
             leader,
             until: self.fetch_timeout(),
             fetched: false,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pybroker_metadata_log::{
-    Directory, EncodeContext, Endpoint, LogError, MetadataLog, Recovered, SnapshotDownload,
+    Directory, EncodeContext, Endpoint, LogError, MetadataLog, RecoveredState, SnapshotDownload,
     endpoints_of,
 };
 use pybroker_model::Uuid;
@@ -35,12 +35,12 @@ use crate::wire::{
 };
 
 /// Maximum number of remembered requests without a response.
-const ASKED_MAX: usize = 4096;
+const PENDING_REQUESTS_MAX: usize = 4096;
 /// Maximum bytes of batches, or of a snapshot, in one response, even if the request asks for more.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
 /// A request that was sent.
-struct Asked {
+struct PendingRequest {
     peer: i32,
     api: Api,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Driver {
     delivery: Delivery,
     download: Option<SnapshotDownload<Directory>>,
     /// By correlation.
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, PendingRequest>,
     /// By handle: requests that the state machine has not answered.
     replies: HashMap<u64, ReplyTo>,
     /// Undecided proposals: number of records, or 1 for a change of voters.
@@ -93,7 +93,7 @@ impl Driver {
         sender: Arc<Sender>,
         clock: Clock,
         (files, log): (Directory, MetadataLog<Directory>),
-        recovered: Recovered,
+        recovered: RecoveredState,
         disk: Disk,
         outbox: Outbox,
     ) -> Result<Self, LogError> {
@@ -255,7 +255,7 @@ impl Driver {
     }
 
     fn on_response(&mut self, correlation: u64, body: &Bytes) -> Result<(), LogError> {
-        let Some(Asked { peer, api }) = self.asked.remove(&correlation) else {
+        let Some(PendingRequest { peer, api }) = self.asked.remove(&correlation) else {
             return Ok(());
         };
         let correlation = correlation - self.first_correlation;
@@ -390,8 +390,8 @@ impl Driver {
         }
         let api = api_of(&request.ask);
         let correlation = self.first_correlation + correlation;
-        self.asked.insert(correlation, Asked { peer, api });
-        if self.asked.len() > ASKED_MAX {
+        self.asked.insert(correlation, PendingRequest { peer, api });
+        if self.asked.len() > PENDING_REQUESTS_MAX {
             self.asked.pop_first();
         }
         self.outbox.push(Output::Send {

@@ -1,4 +1,4 @@
-//! Answers of the control plane that data threads repeat.
+//! Cached responses: data threads repeat responses of the control plane.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn cache(server: &TestServer, client: &mut Client, body: &[u8]) -> Arc<CachedRes
         api_version: request.api_version,
         body: request.body.clone(),
     };
-    // throttle_time_ms, error_code, no tags: of version 1 and later.
+    // Version 1 and later: throttle_time_ms, error_code, no tagged fields.
     let answer = Bytes::copy_from_slice(&[0, 0, 0, 0, 0, 0, 0]);
     let cached = server.metadata.cached_responses();
     let answer = cached.cache(asked, "g", answer, Instant::now());
@@ -37,7 +37,7 @@ fn cache(server: &TestServer, client: &mut Client, body: &[u8]) -> Arc<CachedRes
     answer
 }
 
-/// A request that the control plane has to answer.
+/// Send a request that data threads must pass to the control plane, and answer it there.
 fn is_asked(server: &TestServer, client: &mut Client, version: i16, body: &[u8]) {
     let sent = client.send(ApiKey::Heartbeat, version, body);
     let request = server.control.next();
@@ -60,7 +60,7 @@ fn the_same_bytes_get_the_same_answer_until_it_is_taken_back() {
     let counted =
         "kafka_network_requestmetrics_requests_total{request=\"Heartbeat\",version=\"4\"}";
     assert_eq!(server.metric(counted), 2.0, "as any request");
-    // Other bytes, another version, another connection.
+    // Not repeated: other bytes, another version, another connection.
     is_asked(&server, &mut client, VERSION, b"another one");
     is_asked(&server, &mut client, VERSION - 1, b"a heartbeat");
     is_asked(&server, &mut server.connect(), VERSION, b"a heartbeat");

@@ -1,4 +1,4 @@
-//! The connection layer: order of replies, limits, slow and silent peers, bytes that are not Kafka's.
+//! The connection layer: order of responses, limits, slow and idle clients, invalid bytes.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn api_versions_body() -> Vec<u8> {
 fn replies_come_in_the_order_of_requests() {
     let server = TestServer::plain();
     let mut client = server.connect();
-    // A request of the control plane before native ones: they wait for it.
+    // Responses of data threads wait for an earlier request in the control plane.
     let first = client.send(ApiKey::DescribeCluster, 0, &[1, 2, 3]);
     let second = client.send(ApiKey::ApiVersions, 3, &api_versions_body());
     let third = client.send(ApiKey::ListGroups, 0, &[]);
@@ -198,7 +198,7 @@ fn lengths_that_are_none_close_the_connection_with_one_line() {
         server.lines()
     );
     assert_eq!(server.metric("pybroker_protocol_errors_total"), 10.0);
-    // Others go on.
+    // Other connections are still served.
     server
         .connect()
         .call(ApiKey::ApiVersions, 3, &api_versions_body());
@@ -285,7 +285,7 @@ fn a_client_that_waits_for_its_answer_is_not_idle() {
 fn a_peer_that_does_not_read_stops_being_served_and_is_closed() {
     let server = TestServer::with_limits(|limits| limits.write_stall = Duration::from_millis(500));
     let mut client = server.connect();
-    // Replies of a megabyte each; the sockets' own buffers hold a few of them.
+    // Responses of 1 MB each; the socket buffers hold a few of them.
     let mut answered = 0;
     let mut sent = 0;
     while sent < 100 {
@@ -354,7 +354,7 @@ fn incomplete_frames_share_a_budget_and_still_complete() {
     let server = TestServer::with_limits(|limits| limits.in_flight_bytes_max = 1 << 20);
     let body = vec![5; 900_000];
     let mut clients: Vec<Client> = (0..6).map(|_| server.connect()).collect();
-    // All but the last bytes of each: 5.4 MB against a budget of one.
+    // Each request lacks its last bytes: together they hold 5.4 MB with a budget of 1 MB.
     let frame = request_frame(ApiKey::CreateTopics, 2, 1, &body);
     let writers: Vec<_> = clients
         .iter()
@@ -423,7 +423,7 @@ fn authentication_changes_who_a_connection_is() {
     let served = ApiKey::SaslAuthenticate.api().served;
     let sent = client.send(ApiKey::SaslAuthenticate, 0, b"secret");
     if !served {
-        // The table does not serve SASL yet; the gate is what counts.
+        // Only the check before authentication matters: this server has no SASL mechanism.
         client.expect_closed();
         return;
     }
@@ -448,7 +448,7 @@ fn hostile_frames() {
     let server = TestServer::with_limits(|limits| limits.request_bytes_max = 64 * 1024);
     let control = std::sync::Arc::clone(&server.control);
     std::thread::spawn(move || {
-        // Mutated frames that happen to be requests of the control plane are refused by it.
+        // The control plane refuses mutated frames that are valid requests for it.
         loop {
             if control.queued() > 0 {
                 control.next().reply.close();
@@ -470,7 +470,7 @@ fn hostile_frames() {
             hostile_frame(&mut rng, &mut bytes);
             sent += 1;
         }
-        // The server closes as soon as it has seen enough: the rest of the bytes meet a closed socket.
+        // The server closes at the first invalid bytes; sending the rest may then fail.
         let _ = client.socket.write_all(&bytes);
         let _ = client.socket.read(&mut [0; 4096]);
         client.close();

@@ -1,4 +1,4 @@
-//! Commits that the control plane has left to the data threads.
+//! Delegated offset commits: data threads append them under a lease.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn shard(leader_epoch: i32) -> Arc<ShardCommits> {
     Arc::new(ShardCommits::new(tip, leader_epoch))
 }
 
-/// A commit of a member for partitions of the topic "read", and whatever else.
+/// Encode an OffsetCommit. `commits`: partition of the topic "read", offset, leader epoch, metadata.
 fn body(version: i16, generation: i32, commits: &[(i32, i64, i32, &str)]) -> Vec<u8> {
     let partition = |&(partition_index, committed_offset, epoch, metadata)| OffsetCommitPartition {
         partition_index,
@@ -58,7 +58,7 @@ fn plain(offset: i64) -> Vec<u8> {
     body(VERSION, 3, &[(0, offset, -1, "")])
 }
 
-/// Has the control plane answer a commit and leave the next ones to the data threads.
+/// Answer a commit in the control plane and grant a lease for the next ones.
 fn delegate(
     server: &TestServer,
     client: &mut Client,
@@ -89,7 +89,7 @@ fn delegate(
     lease
 }
 
-/// A commit that the control plane has to answer.
+/// Send a commit that data threads must pass to the control plane, and answer it there.
 fn is_asked(server: &TestServer, client: &mut Client, version: i16, body: &[u8]) {
     let sent = client.send(ApiKey::OffsetCommit, version, body);
     let request = server.control.next();
@@ -98,7 +98,7 @@ fn is_asked(server: &TestServer, client: &mut Client, version: i16, body: &[u8])
     assert_eq!(client.receive(ApiKey::OffsetCommit, version, sent), b"no");
 }
 
-/// The answer to one partition that succeeds, or fails with a code.
+/// Return the response for one partition with this error code.
 fn answer(code: i16) -> Vec<u8> {
     let mut answer = vec![0, 0, 0, 0, 2, 5];
     answer.extend(b"read");
@@ -249,7 +249,7 @@ fn a_commit_counts_and_is_answered_when_it_is_committed() {
         wait_until("the append", || shard.in_flight().len() == offset as usize);
     }
     assert_eq!(taken(&shard), [], "nothing is committed");
-    // One of them does not wait for it: that changes nothing.
+    // One client closes its connection early: the commit is appended all the same.
     drop(clients.pop());
     let map = server.disk.replicas.snapshot();
     let partition = map.partition(topic_id(9), 0).expect("hosted");
@@ -307,7 +307,7 @@ fn who_takes_a_right_back_finds_all_of_it_in_the_log_and_no_more_comes() {
     let (shard, mut client) = (shard(EPOCH), server.connect());
     let map = server.disk.replicas.snapshot();
     let partition = map.partition(topic_id(9), 0).expect("hosted");
-    // Nothing waits for the disk.
+    // No commit waits for the disk.
     let end = || partition.high_watermark();
     for round in 0..300 {
         let lease = delegate(&server, &mut client, &shard);

@@ -1,4 +1,4 @@
-//! A follower's connection to its leader: the one that `pybroker_client` has for all who ask brokers.
+//! A follower's connection to its leader, made with `pybroker_client`.
 
 mod support;
 
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pybroker_client::{
-    Answered, Connection, ConnectionSettings, Sasl, SecurityProtocol, Software, Tls,
+    Connection, ConnectionSettings, ReachedBrokers, Sasl, SecurityProtocol, Software, Tls,
 };
 use pybroker_protocol::codec::Registry;
 use pybroker_protocol::hot::WireVersion;
@@ -32,7 +32,7 @@ fn open(address: SocketAddr, registry: Registry) -> Connection {
         tls: Tls::default(),
         connect_timeout: Duration::from_secs(30),
         request_timeout: Duration::from_secs(30),
-        answered: Answered::default(),
+        answered: ReachedBrokers::default(),
     };
     Connection::open(&address.to_string(), &settings).expect("a connection")
 }
@@ -56,7 +56,7 @@ fn a_connection_speaks_the_layouts_that_its_registry_names() {
     let mut broker = open(server.brokers_address, Registry::InterBroker);
     let mut client = open(server.address, Registry::Client);
 
-    // One number, two layouts: by id for brokers, by name for clients.
+    // The same version number has two layouts: topic ids among brokers, names for clients.
     let records = batch(&[b"x"]);
     for (connection, version, offset) in [
         (&mut broker, WireVersion::inter_broker(9), 0),
@@ -69,7 +69,7 @@ fn a_connection_speaks_the_layouts_that_its_registry_names() {
         assert_eq!((produced[0].error, produced[0].offset), (0, offset));
     }
 
-    // A follower asks for what comes next before it has looked at what came.
+    // A follower sends the next fetch before it processes the last response.
     let fetch = ApiKey::Fetch.code();
     let sent = [0, 1].map(|offset| {
         let body = follows(offset, 13);
@@ -85,7 +85,7 @@ fn a_connection_speaks_the_layouts_that_its_registry_names() {
         );
     }
 
-    // What a registry does not have is not sent.
+    // The client does not send a request that its registry lacks.
     let body = follows(0, 11);
     let refused = broker.send(fetch, 11, &[&body]).expect_err("no layout");
     assert_eq!(refused.code(), ErrorCode::UNSUPPORTED_VERSION);

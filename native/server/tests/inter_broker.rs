@@ -1,4 +1,4 @@
-//! What brokers ask each other, in the layouts of the KIP-516 text: by topic id, over a listener of its own.
+//! Requests between brokers in the layouts of KIP-516: by topic id, over the inter-broker listener.
 
 mod support;
 
@@ -40,7 +40,7 @@ fn id(number: u128) -> Uuid {
     topic_id(number).uuid()
 }
 
-/// A topic as requests by id name it: its name is not on the wire.
+/// Return a topic for requests by id, whose name is not sent.
 fn by_id(number: u128) -> TestTopic<'static> {
     TestTopic {
         name: "not on the wire",
@@ -48,7 +48,7 @@ fn by_id(number: u128) -> TestTopic<'static> {
     }
 }
 
-/// Error code, offset and leader epoch of partition 0 of each topic.
+/// Return error code, offset and leader epoch of partition 0 of each topic.
 fn list(
     client: &mut Client,
     version: WireVersion,
@@ -84,7 +84,7 @@ fn list(
         .collect()
 }
 
-/// Error code, epoch and end offset of partition 0 of each topic.
+/// Return error code, epoch and end offset of partition 0 of each topic.
 fn epoch_ends(
     client: &mut Client,
     version: WireVersion,
@@ -116,7 +116,7 @@ fn epoch_ends(
         .collect()
 }
 
-/// A fetch of partition 0 as a follower sends it.
+/// Return a follower's fetch of partition 0.
 fn follows(topic: TestTopic<'static>, offset: i64, epoch: i32) -> Fetch<'static> {
     Fetch {
         replica_id: FOLLOWER,
@@ -161,7 +161,7 @@ fn each_listener_tells_what_it_serves() {
     }
 }
 
-/// As a broker whose `inter.broker.protocol.version` is below 2.8.
+/// Use names, like a broker whose `inter.broker.protocol.version` is below 2.8.
 fn without_topic_ids() -> TestServer {
     let settings = DynamicSettings {
         cluster: ClusterKind {
@@ -230,12 +230,12 @@ fn a_follower_that_knows_no_ids_asks_by_name() {
             ("a", vec![0])
         );
         assert_ne!(fetched.session, 0);
-        // Leader epochs tell incarnations of a name apart, and leaders of one.
+        // Leader epochs distinguish leaders, and incarnations of a topic name.
         for (epoch, error) in [(EPOCH - 1, FENCED), (EPOCH + 1, UNKNOWN_EPOCH)] {
             let fetched = broker.fetch(fetch, &follows(a, 1, epoch));
             assert_eq!(fetched.one().head.error_code, error);
         }
-        // What it asks for next it has.
+        // The next fetch offset acknowledges all records below it.
         let next = Fetch {
             session: (fetched.session, 1),
             ..follows(a, 1, EPOCH)
@@ -301,7 +301,7 @@ fn the_id_of_a_deleted_topic_is_refused_though_its_name_was_created_again() {
     let mut broker = server.connect_as_broker();
     broker.produce(PRODUCE, by_id(1), 0, &batch(&[b"old"]));
     server.delete_topic(topic_id(1), 1);
-    // The same name, and the same leader epoch: it is the id that tells them apart.
+    // Same name and same leader epoch: only the topic id distinguishes the incarnations.
     server.create_topic(topic_id(2), "a", 1, EPOCH);
     broker.produce(PRODUCE, by_id(2), 0, &batch(&[b"new", b"newer"]));
 
@@ -412,7 +412,7 @@ fn a_follower_reads_to_the_log_end_and_how_far_it_asks_is_committed() {
     assert_eq!(fetched.one().head.high_watermark, 0);
     assert_eq!(seen(&mut broker, -1), 0, "it has asked for offset 0 only");
 
-    // It has what comes before 1, and waits for more.
+    // The follower has the record at offset 0 and waits for more.
     let waiting = Fetch {
         max_wait_ms: 60_000,
         ..follows(by_id(1), 1, EPOCH)
@@ -422,13 +422,13 @@ fn a_follower_reads_to_the_log_end_and_how_far_it_asks_is_committed() {
     support::wait_until("the follower's claim", || {
         seen(&mut server.connect_as_broker(), -1) == 1
     });
-    // Woken by a record that is not committed: it is the one who commits it.
+    // An uncommitted record wakes the follower's fetch: the follower must copy it before it can be committed.
     other.produce_with(PRODUCE, 1, by_id(1), 0, &batch(&[b"y"]));
     let fetched = read_fetched(&broker.receive(ApiKey::Fetch, 13, sent), FETCH);
     assert_eq!(fetched.one().offsets(), [1]);
     assert_eq!(seen(&mut other, -1), 1);
 
-    // An acknowledgement of all replicas waits for the follower.
+    // A Produce with acks=all waits for the follower.
     let mut producer = server.connect_as_broker();
     let acked = std::thread::spawn(move || {
         producer
@@ -529,7 +529,7 @@ fn what_belongs_to_brokers_is_refused_where_clients_listen() {
     }
     let a = [TopicRef::Name("a")];
     for replica_id in [-2, -1, 0, FOLLOWER] {
-        // Kafka's answers do not depend on it either. No claim was counted: the watermark is 0.
+        // As in Kafka, the response does not depend on it. The fetch acknowledged nothing: the high watermark is 0.
         let listed = list(&mut client, 6.into(), replica_id, -1, LATEST, &a);
         assert_eq!(listed, [(0, 0, EPOCH)], "as a consumer sees it");
         let ends = epoch_ends(&mut client, 4.into(), replica_id, -1, &a);
@@ -590,7 +590,7 @@ fn who_may_not_act_for_the_cluster_is_no_broker() {
         operation,
         allow: true,
     };
-    // A client's rights do not make a broker.
+    // A client with all client permissions is not a broker.
     server.metadata.authorizer().apply(AclDelta {
         added: vec![acl(ResourceType::TOPIC, "a", Operation::ALL)],
         ..AclDelta::default()

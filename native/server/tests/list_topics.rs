@@ -1,5 +1,5 @@
-//! ListTopics over real sockets: what the asker may not describe, and the bound of a page. Names, pages and cursors
-//! are tests/wire/test_list_topics.py's.
+//! ListTopics over real sockets: topics that the client may not describe, and the page size. For names,
+//! pages and cursors see tests/wire/test_list_topics.py.
 
 mod support;
 
@@ -16,7 +16,7 @@ const ALL: ListTopicsRequest<'_> = ListTopicsRequest {
     limit: 0,
 };
 
-/// Names in the answer, and its cursor.
+/// Return the names in the response, and its cursor.
 fn list(
     client: &mut Client,
     version: i16,

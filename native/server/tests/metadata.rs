@@ -19,7 +19,7 @@ fn body(version: i16, topics: Option<&[(Uuid, Option<&str>)]>, creates: bool) ->
         topic_id: *topic_id,
         name: *name,
     };
-    // The lifetime of literals in the tests.
+    // Leaked, because the tests need a static lifetime.
     let topics = topics.map(|topics| {
         topics
             .iter()
@@ -42,7 +42,7 @@ fn body(version: i16, topics: Option<&[(Uuid, Option<&str>)]>, creates: bool) ->
     body
 }
 
-/// Name, id, code and number of partitions of each topic in the answer.
+/// Return name, id, error code and number of partitions of each topic in the response.
 fn topics(answer: &[u8], version: i16) -> Vec<(Option<String>, Uuid, i16, usize)> {
     let response = MetadataResponse::decode(answer, version).expect("a Metadata response");
     response
@@ -172,7 +172,7 @@ fn what_must_be_created_goes_to_the_control_plane() {
     );
     request.reply.send(Bytes::from_static(b"created"));
     assert_eq!(client.receive(ApiKey::Metadata, 12, sent), b"created");
-    // Names that cannot be topics are refused here, and with creation off so is everything unknown.
+    // Data threads refuse invalid topic names, and without automatic creation all unknown topics.
     let invalid = client.call(
         ApiKey::Metadata,
         12,
@@ -211,7 +211,7 @@ fn by_id() {
     let mut client = server.connect();
     let (known, unknown) = (topic_id(1).uuid(), topic_id(99).uuid());
     for version in 10..=13 {
-        // With one id in the request its names are ignored as in Kafka, and nothing is created.
+        // As in Kafka, a request with a topic id ignores its names and creates nothing.
         let asked = [
             (known, None),
             (unknown, Some("new")),

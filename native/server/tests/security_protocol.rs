@@ -1,5 +1,5 @@
-//! Clients whose `security.protocol` is not the listener's: told at once as far as a protocol has words for it, and one
-//! line in the log, which names the setting.
+//! Clients whose `security.protocol` differs from the listener's get an error at once, where the protocol has one.
+//! One log line names the setting.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn server_with_sasl() -> TestServer {
     )
 }
 
-/// The answer to a client's first request after its ApiVersions; the connection ends after it.
+/// Return the response to a client's first request after ApiVersions; the server then closes the connection.
 fn first_answer(server: &TestServer, key: ApiKey, version: i16, body: &[u8]) -> Vec<u8> {
     let mut client = server.connect();
     let mut api_versions = Vec::new();
@@ -46,7 +46,7 @@ fn has_words(answer: &[u8]) -> bool {
         .any(|part| part == WORDS.as_bytes())
 }
 
-/// One line for one address, however often it came, with what an operator and a user need.
+/// Check that the log has exactly one line for the client's address, and that it contains all `parts`.
 fn assert_one_line(server: &TestServer, parts: &[&str]) {
     let lines = server.lines();
     assert_eq!(lines.len(), 1, "one line for one address: {lines:#?}");
@@ -100,17 +100,17 @@ fn what_has_an_error_code_says_to_log_in() {
         &[0xff, 0xff, 0, 0, 0, 1],
     );
     assert_eq!(init_producer_id[4..6], REFUSED);
-    // Throttle time, error code, message.
+    // Response: throttle time, error code, message.
     let list_groups = first_answer(&server, ApiKey::ListGroups, 4, &[1, 1, 0]);
     assert_eq!(list_groups[4..6], REFUSED);
 
-    // Lists: an element of the answer for each of the request. Key type, one key, no tags.
+    // Lists: the response has an element for each of the request. Request: key type, one key, no tagged fields.
     let find_coordinators = first_answer(&server, ApiKey::FindCoordinator, 4, &[0, 2, 2, b'g', 0]);
-    // Throttle time, count, key, node id, no host, port, code.
+    // Response: throttle time, count, key, node id, empty host, port, error code.
     assert_eq!(find_coordinators[4..7], [2, 2, b'g']);
     assert_eq!(find_coordinators[16..18], REFUSED);
     assert!(has_words(&find_coordinators));
-    // One topic: its name, partitions, replicas, no assignments, no settings; time-out, not only validated.
+    // Request: one topic (name, partitions, replicas, no assignments, no settings), timeout, validate_only=false.
     let topic = [
         &[0, 0, 0, 1, 0, 1, b't'][..],
         &[0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -120,7 +120,7 @@ fn what_has_an_error_code_says_to_log_in() {
     assert_eq!(create_topics[4..11], [0, 0, 0, 1, 0, 1, b't']);
     assert_eq!(create_topics[11..13], REFUSED);
     assert!(has_words(&create_topics));
-    // One name, time-out.
+    // Request: one name, timeout.
     let delete_topics = first_answer(
         &server,
         ApiKey::DeleteTopics,
@@ -137,12 +137,12 @@ fn what_has_an_error_code_says_to_log_in() {
 fn what_leaves_no_way_to_say_it_ends_without_an_answer() {
     let server = server_with_sasl();
     for (key, version, body) in [
-        // All topics, and bytes that are no request.
+        // A request for all topics, and bytes that are no request.
         (ApiKey::Metadata, 1, &[0xff, 0xff, 0xff, 0xff][..]),
         (ApiKey::Metadata, 1, &[9]),
-        // Nothing was asked for, so nothing can be refused.
+        // An empty request: there is no element to put an error into.
         (ApiKey::DeleteTopics, 1, &[0, 0, 0, 0, 0, 0, 0, 1]),
-        // Errors are those of partitions: replica, no topics.
+        // The response has errors for partitions only. Request: replica id, no topics.
         (
             ApiKey::ListOffsets,
             1,
@@ -169,12 +169,12 @@ fn a_tls_client_hears_an_alert_of_tls() {
     ] {
         for _ in 0..5 {
             let mut client = server.connect();
-            // A handshake record of 512 bytes, a client hello.
+            // A TLS record of 512 bytes: handshake, client hello.
             client.send_raw(&[&[0x16, 3, 1, 2, 0, 1][..], &[0; 511]].concat());
             let mut alert = Vec::new();
             let read = client.socket.read_to_end(&mut alert);
             read.expect("the end");
-            // RFC 8446, section 6: fatal, handshake_failure.
+            // A TLS alert (RFC 8446, section 6): fatal, handshake_failure.
             assert_eq!(alert, [0x15, 3, 3, 0, 2, 2, 40]);
         }
         assert_one_line(&server, &["speaks TLS", protocol]);

@@ -1,4 +1,4 @@
-//! A log that is held up holds nobody else up: no data thread ever waits for one.
+//! An append that blocks on a slow disk delays only its own log: data threads never wait for it.
 
 mod support;
 
@@ -28,8 +28,8 @@ fn answer(client: &mut Client, correlation: i32) -> (i16, i64) {
     (produced.error, produced.offset)
 }
 
-/// The first record of a leader epoch is preceded by the epoch's file; as a pipe it is not opened until there is a
-/// reader: an append of this log then holds the log as one does that the kernel does not let go on.
+/// Block the next append of a log: the first record of a leader epoch writes the epoch file first, and that is a named
+/// pipe, which cannot be opened until it has a reader.
 fn hold_up(server: &TestServer, partition: &Path) -> std::thread::JoinHandle<()> {
     let pipe = partition.join("leader-epoch-checkpoint.tmp");
     let made = std::process::Command::new("mkfifo").arg(pipe).status();
@@ -52,7 +52,7 @@ fn a_log_that_is_held_up_keeps_its_own_producers_only() {
     server.create_topic(topic_id(1), "slow", 1, 5);
     server.create_topic(topic_id(2), "fast", 1, 5);
     let partition = server.disk.path().join("slow-0");
-    // More connections than data threads: each thread has both kinds.
+    // More connections than data threads: each thread has blocked and free logs.
     let mut slow: Vec<Client> = (0..4).map(|_| server.connect()).collect();
     let mut fast: Vec<Client> = (0..4).map(|_| server.connect()).collect();
     assert_eq!(
@@ -66,7 +66,7 @@ fn a_log_that_is_held_up_keeps_its_own_producers_only() {
     let mut waiting = Vec::new();
     for client in &mut slow {
         let first = send(client, topic("slow", 1), -1, b"1");
-        // Behind it, in order: to another log, without an answer, and to the same log.
+        // Pipelined behind it: a Produce to another log, one with acks=0, and one to the same log.
         let second = send(client, topic("fast", 2), -1, b"2");
         send(client, topic("slow", 1), 0, b"3");
         let third = send(client, topic("slow", 1), -1, b"4");
@@ -75,7 +75,7 @@ fn a_log_that_is_held_up_keeps_its_own_producers_only() {
     wait_until("the requests", || {
         server.metric("pybroker_slow_appends_total") == 4.0
     });
-    // The log stays held up until these have their answers: whoever waited for it would wait for ever.
+    // The log stays blocked until these are answered: a thread that waited for it would hang.
     for _ in 0..100 {
         for client in &mut fast {
             let produced = client.produce(9, topic("fast", 2), 0, &batch(&[b"x"]));
@@ -119,7 +119,7 @@ fn a_log_that_is_held_up_keeps_its_own_producers_only() {
 
 #[test]
 fn any_number_of_staged_appends_may_wait_and_no_data_thread_stages() {
-    /// More than any queue takes.
+    /// More requests than any queue takes.
     const WRITERS: i64 = 1_100;
     let server = TestServer::with_flush(FlushMode::Os);
     server.create_topic(topic_id(1), "slow", 1, 5);
@@ -130,18 +130,18 @@ fn any_number_of_staged_appends_may_wait_and_no_data_thread_stages() {
     let mut writers: Vec<Client> = (0..WRITERS).map(|_| server.connect()).collect();
 
     let writer = hold_up(&server, &server.disk.path().join("slow-0"));
-    // Whoever waits for the end of an append keeps others from the partition.
+    // Fencing waits for the blocked append, and later appends to the partition wait for the fencing.
     let slow = replicas.snapshot();
     let slow = slow.partition(topic_id(1), 0).cloned().expect("hosted");
     let fencing = std::thread::spawn(move || slow.set_fenced(false));
     let mut sent = Vec::new();
     for (client, attempt) in writers.iter_mut().zip(0..) {
         let append = client.send(ApiKey::IngestAppend, 0, &append_body(&name, attempt));
-        // Behind it, in order.
+        // Pipelined behind it.
         let behind = client.send(ApiKey::IngestAppend, 0, &append_body(&name, attempt));
         sent.push([append, behind]);
     }
-    // Some give up: those behind them get their places.
+    // Some clients disconnect: waiting requests take their places in the queue.
     for client in writers.drain(WRITERS as usize - 100..) {
         client.close();
     }

@@ -1,4 +1,4 @@
-//! What a staged append is answered whose replica goes while other replicas are brought what it has staged.
+//! Responses to a staged append whose replica is removed while it copies its staged records to other replicas.
 
 mod support;
 
@@ -14,19 +14,21 @@ use support::{BROKER_ID, TestServer, now_ms, topic_id};
 
 const EPOCH: i32 = 5;
 const FOLLOWER: i32 = 2;
-/// Of what is refused as a whole.
+/// Partition error of a response that refuses the whole request.
 const NO_PARTITION: i16 = -1;
 
-/// A follower that has everything, by the time the leader has nothing any more.
+/// A follower that accepts every copy; meanwhile the leader's replica is removed.
 struct LeavingFollower {
     replicas: Weak<Replicas>,
-    /// Clients are shown that the topic is gone, too.
+    /// Also remove the topic from the metadata that clients see.
     deleted: Option<Arc<MetadataHolder>>,
 }
 
 impl std::fmt::Debug for LeavingFollower {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Leaving").finish_non_exhaustive()
+        formatter
+            .debug_struct("LeavingFollower")
+            .finish_non_exhaustive()
     }
 }
 

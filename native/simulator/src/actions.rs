@@ -1,13 +1,13 @@
 //! Execution of a state machine's actions; the oracle checks each of them.
 
 use pybroker_quorum::{
-    Action, Answer, Ask, Body, Decision, Error, Event, Fetched, QuorumState, Request, Response,
+    Action, Answer, Ask, Body, Decision, Error, Event, FetchResult, QuorumState, Request, Response,
     RoleName, Transition,
 };
 
 use crate::network::Micros;
 use crate::oracle::{Oracle, Violation, require};
-use crate::world::{Happening, Waiter, World};
+use crate::world::{SimulatedEvent, Waiter, World};
 
 /// Most batches in a response.
 const BATCHES_MAX: usize = 30;
@@ -56,7 +56,7 @@ impl World {
             place.timer_at = at;
             place.timer += 1;
             let (life, number) = (place.life, place.timer);
-            self.at(at, Happening::Timer { node, life, number });
+            self.at(at, SimulatedEvent::Timer { node, life, number });
         }
     }
 
@@ -87,7 +87,7 @@ impl World {
             } => {
                 let batches = self.nodes[node].disk.read(from, to, BATCHES_MAX);
                 if let Answer::Fetch { fetched, .. } = &mut response.answer {
-                    *fetched = Fetched::Batches(batches);
+                    *fetched = FetchResult::Batches(batches);
                 }
                 self.responds(node, handle, response)
             }
@@ -169,13 +169,13 @@ impl World {
             Action::Flush { ticket } => {
                 place.disk.begin_flush(ticket);
                 let at = self.now + self.disk_time(node);
-                self.at(at, Happening::Flushed { node, life, ticket });
+                self.at(at, SimulatedEvent::Flushed { node, life, ticket });
             }
             Action::WriteState { ticket, state } => {
                 self.check_state(node, state)?;
                 self.nodes[node].disk.begin_state(ticket, state);
                 let at = self.now + self.disk_time(node);
-                self.at(at, Happening::StateWritten { node, life, ticket });
+                self.at(at, SimulatedEvent::StateWritten { node, life, ticket });
             }
             _ => {}
         }
@@ -219,7 +219,7 @@ impl World {
         self.tell(|| format!("{node} -> {to} {request:?} delays {first:?}"));
         for delay in [second, first].into_iter().flatten() {
             let request = Box::new(request.clone());
-            let what = Happening::Request {
+            let what = SimulatedEvent::Request {
                 to,
                 from: node,
                 life,
@@ -248,7 +248,7 @@ impl World {
         let (first, second) = self.network.delays(&mut self.random, node, to);
         self.tell(|| format!("{node} => {to} {response:?} delays {first:?}"));
         for delay in [second, first].into_iter().flatten() {
-            let what = Happening::Response {
+            let what = SimulatedEvent::Response {
                 to,
                 life: waiter.life,
                 peer: node as i32,

@@ -4,7 +4,7 @@ use pybroker_quorum::Event;
 
 use crate::oracle::{Violation, require};
 use crate::plan::MILLISECOND;
-use crate::world::{Calm, CalmStep, Happening, World};
+use crate::world::{Calm, CalmStep, SimulatedEvent, World};
 
 type Verdict = Result<(), Violation>;
 
@@ -50,7 +50,7 @@ impl World {
                     let life = place.life;
                     self.at(
                         self.now + 1_500 * MILLISECOND,
-                        Happening::Start { node: leader, life },
+                        SimulatedEvent::Start { node: leader, life },
                     );
                     self.calm.killed = Some(leader);
                 }
@@ -92,7 +92,7 @@ impl World {
                 self.step(node, Event::Time)?;
             } else {
                 let at = self.now + self.random.between(1, 300) * MILLISECOND;
-                self.at(at, Happening::Start { node, life });
+                self.at(at, SimulatedEvent::Start { node, life });
             }
         }
         Ok(())

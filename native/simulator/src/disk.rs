@@ -31,7 +31,7 @@ enum Write {
 
 /// A running flush.
 #[derive(Debug)]
-struct Running {
+struct RunningFlush {
     ticket: u64,
     flush: Flush<SimulatedFiles>,
     /// Number of the unflushed writes that it covers.
@@ -54,7 +54,7 @@ pub(crate) struct SimulatedDisk {
     /// The log of the running process.
     log: Option<Log>,
     unflushed: VecDeque<Write>,
-    flushes: VecDeque<Running>,
+    flushes: VecDeque<RunningFlush>,
     states: VecDeque<(u64, StateWrite<SimulatedFiles>)>,
     /// The next flush or state write fails.
     pub(crate) fails: bool,
@@ -194,7 +194,7 @@ impl SimulatedDisk {
     /// Begin a flush of all writes so far.
     pub(crate) fn begin_flush(&mut self, ticket: u64) {
         let flush = self.log_mut().begin_flush();
-        self.flushes.push_back(Running {
+        self.flushes.push_back(RunningFlush {
             ticket,
             flush,
             writes: self.unflushed.len(),

@@ -19,7 +19,7 @@ enum Change {
 }
 
 #[derive(Debug, Clone)]
-enum Naming {
+enum NameChange {
     Set(String, Inode),
     Rename(String, String),
     Remove(String),
@@ -27,7 +27,7 @@ enum Naming {
 
 /// The content that the process sees, and the content after a power cut.
 #[derive(Debug)]
-struct Versioned<T, C> {
+struct CrashableValue<T, C> {
     cached: T,
     durable: T,
     /// Unsynced changes, each with its number.
@@ -35,7 +35,7 @@ struct Versioned<T, C> {
     last: u64,
 }
 
-impl<T: Default, C: Clone> Versioned<T, C> {
+impl<T: Default, C: Clone> CrashableValue<T, C> {
     fn new() -> Self {
         Self {
             cached: T::default(),
@@ -76,27 +76,27 @@ fn change_bytes(bytes: &mut Vec<u8>, change: &Change) {
     }
 }
 
-fn change_names(names: &mut BTreeMap<String, Inode>, naming: &Naming) {
-    match naming {
-        Naming::Set(name, inode) => {
+fn change_names(names: &mut BTreeMap<String, Inode>, name_change: &NameChange) {
+    match name_change {
+        NameChange::Set(name, inode) => {
             names.insert(name.clone(), *inode);
         }
-        Naming::Rename(from, to) => {
+        NameChange::Rename(from, to) => {
             if let Some(inode) = names.remove(from) {
                 names.insert(to.clone(), inode);
             }
         }
-        Naming::Remove(name) => {
+        NameChange::Remove(name) => {
             names.remove(name);
         }
     }
 }
 
-type Content = Versioned<Vec<u8>, Change>;
+type Content = CrashableValue<Vec<u8>, Change>;
 
 #[derive(Debug)]
 struct Disk {
-    names: Versioned<BTreeMap<String, Inode>, Naming>,
+    names: CrashableValue<BTreeMap<String, Inode>, NameChange>,
     contents: BTreeMap<Inode, Content>,
     last_inode: Inode,
     full: bool,
@@ -120,7 +120,7 @@ pub(crate) struct SimulatedFiles(Rc<RefCell<Disk>>);
 impl SimulatedFiles {
     pub(crate) fn new() -> Self {
         Self(Rc::new(RefCell::new(Disk {
-            names: Versioned::new(),
+            names: CrashableValue::new(),
             contents: BTreeMap::new(),
             last_inode: 0,
             full: false,
@@ -231,22 +231,22 @@ impl Files for SimulatedFiles {
         let disk = &mut *self.0.borrow_mut();
         disk.last_inode += 1;
         let inode = disk.last_inode;
-        disk.contents.insert(inode, Versioned::new());
-        let naming = Naming::Set(name.to_owned(), inode);
-        disk.names.change(naming, change_names);
+        disk.contents.insert(inode, CrashableValue::new());
+        let name_change = NameChange::Set(name.to_owned(), inode);
+        disk.names.change(name_change, change_names);
         let files = self.clone();
         Ok(SimulatedFile { files, inode })
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let naming = Naming::Rename(from.to_owned(), to.to_owned());
-        self.0.borrow_mut().names.change(naming, change_names);
+        let name_change = NameChange::Rename(from.to_owned(), to.to_owned());
+        self.0.borrow_mut().names.change(name_change, change_names);
         Ok(())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let naming = Naming::Remove(name.to_owned());
-        self.0.borrow_mut().names.change(naming, change_names);
+        let name_change = NameChange::Remove(name.to_owned());
+        self.0.borrow_mut().names.change(name_change, change_names);
         Ok(())
     }
 

@@ -7,47 +7,47 @@ use pybroker_quorum::{
 use crate::network::Micros;
 use crate::oracle::{Violation, require};
 use crate::plan::{MILLISECOND, SECOND};
-use crate::world::{Happening, Waiter, World, new_uuid};
+use crate::world::{SimulatedEvent, Waiter, World, new_uuid};
 
 type Verdict = Result<(), Violation>;
 
 impl World {
     /// Execute a scheduled event of a process or a node.
-    pub(crate) fn process(&mut self, what: Happening) -> Verdict {
+    pub(crate) fn process(&mut self, what: SimulatedEvent) -> Verdict {
         match what {
-            Happening::Request {
+            SimulatedEvent::Request {
                 to,
                 from,
                 life,
                 correlation,
                 request,
             } => self.request_arrives(to, from, life, correlation, *request),
-            Happening::Response {
+            SimulatedEvent::Response {
                 to,
                 peer,
                 correlation,
                 response,
                 ..
             } => self.response_arrives(to, peer, correlation, *response),
-            Happening::Refused { to, peer, .. } => {
+            SimulatedEvent::Refused { to, peer, .. } => {
                 self.nodes[to].heard_leader = None;
                 self.step(to, Event::Refused { peer })
             }
-            Happening::Timer { node, number, .. } => {
+            SimulatedEvent::Timer { node, number, .. } => {
                 if number != self.nodes[node].timer {
                     return Ok(());
                 }
                 self.nodes[node].timer_at = Micros::MAX;
                 self.step(node, Event::Time)
             }
-            Happening::Flushed { node, ticket, .. } => self.writes_end(node, |disk| {
+            SimulatedEvent::Flushed { node, ticket, .. } => self.writes_end(node, |disk| {
                 disk.end_flush(ticket).map(|()| Event::Flushed { ticket })
             }),
-            Happening::StateWritten { node, ticket, .. } => self.writes_end(node, |disk| {
+            SimulatedEvent::StateWritten { node, ticket, .. } => self.writes_end(node, |disk| {
                 disk.end_state(ticket)
                     .map(|()| Event::StateWritten { ticket })
             }),
-            Happening::Start { node, .. } => self.start(node),
+            SimulatedEvent::Start { node, .. } => self.start(node),
             _ => Ok(()),
         }
     }
@@ -81,7 +81,7 @@ impl World {
         let paused_until = self.nodes[to].paused_until;
         if paused_until > self.now {
             let request = Box::new(request);
-            let what = Happening::Request {
+            let what = SimulatedEvent::Request {
                 to,
                 from,
                 life,
@@ -96,7 +96,7 @@ impl World {
                 let at = self.now + 300;
                 self.at(
                     at,
-                    Happening::Refused {
+                    SimulatedEvent::Refused {
                         to: from,
                         life,
                         peer: to as i32,
@@ -210,7 +210,7 @@ impl World {
                 let at = self.now + self.random.between(100, 2_000);
                 self.at(
                     at,
-                    Happening::Refused {
+                    SimulatedEvent::Refused {
                         to: other,
                         life,
                         peer: node as i32,
@@ -239,7 +239,7 @@ impl World {
         place.fetches_from = None;
         place.isolated_since = None;
         let life = place.life;
-        self.at(self.now + down, Happening::Start { node, life });
+        self.at(self.now + down, SimulatedEvent::Start { node, life });
     }
 
     /// Start a process with the content of its disk.

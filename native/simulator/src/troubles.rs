@@ -8,7 +8,7 @@ use crate::network::Micros;
 use crate::oracle::Violation;
 use crate::plan::{MILLISECOND, PlannedTrouble, Trouble};
 use crate::random::Random;
-use crate::world::{Happening, World, new_key};
+use crate::world::{SimulatedEvent, World, new_key};
 
 type Verdict = Result<(), Violation>;
 
@@ -35,14 +35,14 @@ impl World {
                     seed: (node * 64 + to) as u64,
                     ..trouble
                 };
-                self.at(until, Happening::TroubleOver(cut));
+                self.at(until, SimulatedEvent::TroubleOver(cut));
             }
             Trouble::Partition => {
                 let groups = random.bits();
                 self.partition(groups, true);
                 self.at(
                     until,
-                    Happening::TroubleOver(PlannedTrouble {
+                    SimulatedEvent::TroubleOver(PlannedTrouble {
                         seed: groups,
                         ..trouble
                     }),
@@ -51,11 +51,11 @@ impl World {
             Trouble::Loss => {
                 self.network.loss_percent = random.between(1, 30);
                 self.network.duplicate_percent = random.between(1, 30);
-                self.at(until, Happening::TroubleOver(trouble));
+                self.at(until, SimulatedEvent::TroubleOver(trouble));
             }
             Trouble::Delay => {
                 self.network.delay_max = random.between(2, 400) * MILLISECOND;
-                self.at(until, Happening::TroubleOver(trouble));
+                self.at(until, SimulatedEvent::TroubleOver(trouble));
             }
             Trouble::SlowDisk => {
                 self.nodes[node].slowness = random.between(2, 300);
@@ -63,7 +63,7 @@ impl World {
                     seed: node as u64,
                     ..trouble
                 };
-                self.at(until, Happening::TroubleOver(slow));
+                self.at(until, SimulatedEvent::TroubleOver(slow));
             }
             Trouble::DiskError => self.nodes[node].disk.fails = true,
             Trouble::DiskFull => {
@@ -72,7 +72,7 @@ impl World {
                     seed: node as u64,
                     ..trouble
                 };
-                self.at(until, Happening::TroubleOver(full));
+                self.at(until, SimulatedEvent::TroubleOver(full));
             }
             Trouble::ClockJump => {
                 self.nodes[node].clock.jump(random.between(1, 5_000));
@@ -139,7 +139,7 @@ impl World {
             seed: node as u64,
             ..trouble
         };
-        self.at(self.now + trouble.lasts, Happening::TroubleOver(cut));
+        self.at(self.now + trouble.lasts, SimulatedEvent::TroubleOver(cut));
     }
 
     fn partition(&mut self, groups: u64, cuts: bool) {

@@ -17,7 +17,7 @@ use crate::random::Random;
 
 /// A scheduled event.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum SimulatedEvent {
     Request {
         to: usize,
         from: usize,
@@ -76,24 +76,24 @@ pub(crate) enum CalmStep {
 }
 
 #[derive(Debug)]
-struct Scheduled {
+struct ScheduledEvent {
     at: Micros,
     number: u64,
-    what: Happening,
+    what: SimulatedEvent,
 }
 
-impl PartialEq for Scheduled {
+impl PartialEq for ScheduledEvent {
     fn eq(&self, other: &Self) -> bool {
         self.number == other.number
     }
 }
-impl Eq for Scheduled {}
-impl PartialOrd for Scheduled {
+impl Eq for ScheduledEvent {}
+impl PartialOrd for ScheduledEvent {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Scheduled {
+impl Ord for ScheduledEvent {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.number).cmp(&(other.at, other.number))
     }
@@ -128,7 +128,7 @@ pub(crate) struct Calm {
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) now: Micros,
-    queue: BinaryHeap<Reverse<Scheduled>>,
+    queue: BinaryHeap<Reverse<ScheduledEvent>>,
     scheduled: u64,
     pub(crate) nodes: Vec<Node>,
     pub(crate) network: Network,
@@ -199,43 +199,43 @@ impl World {
     fn schedule_plan(&mut self) {
         for node in 0..self.nodes.len() {
             let at = node as Micros * 300 * MILLISECOND;
-            self.at(at, Happening::Start { node, life: 0 });
+            self.at(at, SimulatedEvent::Start { node, life: 0 });
         }
         for (_, trouble) in self.plan.troubles() {
-            self.at(trouble.at, Happening::Trouble(trouble));
+            self.at(trouble.at, SimulatedEvent::Trouble(trouble));
         }
         let mut random = Random::new(self.plan.seed, 6);
         for minute in 0..self.plan.minutes {
             let begin = minute * MINUTE;
-            self.at(begin, Happening::Minute(minute));
+            self.at(begin, SimulatedEvent::Minute(minute));
             for _ in 0..PROPOSALS {
                 let at = begin + random.between(SECOND, TROUBLE);
-                self.at(at, Happening::Propose);
+                self.at(at, SimulatedEvent::Propose);
             }
             let calm = begin + TROUBLE;
-            self.at(calm, Happening::Calm(CalmStep::Heal));
+            self.at(calm, SimulatedEvent::Calm(CalmStep::Heal));
             for step in 0..80 {
-                self.at(calm + step * 100 * MILLISECOND, Happening::Propose);
+                self.at(calm + step * 100 * MILLISECOND, SimulatedEvent::Propose);
             }
             self.at(
                 calm + 5_500 * MILLISECOND,
-                Happening::Calm(CalmStep::LeaderExpected),
+                SimulatedEvent::Calm(CalmStep::LeaderExpected),
             );
             self.at(
                 calm + 7_500 * MILLISECOND,
-                Happening::Calm(CalmStep::CaughtUpExpected),
+                SimulatedEvent::Calm(CalmStep::CaughtUpExpected),
             );
             self.at(
                 calm + 8_000 * MILLISECOND,
-                Happening::Calm(CalmStep::KillLeader),
+                SimulatedEvent::Calm(CalmStep::KillLeader),
             );
             self.at(
                 calm + 8_900 * MILLISECOND,
-                Happening::Calm(CalmStep::SuccessorExpected),
+                SimulatedEvent::Calm(CalmStep::SuccessorExpected),
             );
         }
-        self.at(250 * MILLISECOND, Happening::Check);
-        self.at(3 * SECOND, Happening::Administer);
+        self.at(250 * MILLISECOND, SimulatedEvent::Check);
+        self.at(3 * SECOND, SimulatedEvent::Administer);
     }
 
     /// Run to the end of the plan.
@@ -269,7 +269,7 @@ impl World {
         &self.coverage
     }
 
-    fn happen(&mut self, what: Happening) -> Result<(), Violation> {
+    fn happen(&mut self, what: SimulatedEvent) -> Result<(), Violation> {
         if let Some((node, life)) = what.addressee() {
             let paused_until = self.nodes[node].paused_until;
             if paused_until > self.now {
@@ -281,7 +281,7 @@ impl World {
             }
         }
         match what {
-            Happening::Minute(minute) => {
+            SimulatedEvent::Minute(minute) => {
                 if minute > 0 {
                     self.count_minute();
                 }
@@ -295,28 +295,28 @@ impl World {
                 );
                 Ok(())
             }
-            Happening::Trouble(trouble) => {
+            SimulatedEvent::Trouble(trouble) => {
                 self.troubles_this_minute += 1;
                 *self.coverage.troubles.entry(trouble.kind).or_default() += 1;
                 self.trouble(trouble)
             }
-            Happening::TroubleOver(trouble) => {
+            SimulatedEvent::TroubleOver(trouble) => {
                 self.trouble_over(trouble);
                 Ok(())
             }
-            Happening::Propose => {
+            SimulatedEvent::Propose => {
                 self.proposals_this_minute += 1;
                 self.propose()
             }
-            Happening::Check => {
-                self.at(self.now + 250 * MILLISECOND, Happening::Check);
+            SimulatedEvent::Check => {
+                self.at(self.now + 250 * MILLISECOND, SimulatedEvent::Check);
                 self.check_leaders()
             }
-            Happening::Administer => {
-                self.at(self.now + 500 * MILLISECOND, Happening::Administer);
+            SimulatedEvent::Administer => {
+                self.at(self.now + 500 * MILLISECOND, SimulatedEvent::Administer);
                 self.administer()
             }
-            Happening::Calm(step) => self.calm_step(step),
+            SimulatedEvent::Calm(step) => self.calm_step(step),
             addressed => self.process(addressed),
         }
     }
@@ -339,10 +339,11 @@ impl World {
     }
 
     /// Schedule an event.
-    pub(crate) fn at(&mut self, at: Micros, what: Happening) {
+    pub(crate) fn at(&mut self, at: Micros, what: SimulatedEvent) {
         self.scheduled += 1;
         let number = self.scheduled;
-        self.queue.push(Reverse(Scheduled { at, number, what }));
+        self.queue
+            .push(Reverse(ScheduledEvent { at, number, what }));
     }
 
     /// Print a line of the trace.
@@ -372,7 +373,7 @@ impl World {
     }
 }
 
-impl Happening {
+impl SimulatedEvent {
     /// Return the process that the event concerns, if any.
     fn addressee(&self) -> Option<(usize, u32)> {
         match *self {

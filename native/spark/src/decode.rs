@@ -115,7 +115,7 @@ pub(crate) struct Place {
     pub(crate) partition: i32,
 }
 
-enum Filling {
+enum ColumnBuilder {
     Key(BinaryBuilder),
     Value(BinaryBuilder),
     Constant(StringBuilder, String),
@@ -150,7 +150,7 @@ pub(crate) struct Decoder {
     schema: SchemaRef,
     columns: Vec<Column>,
     place: Place,
-    filling: Vec<Filling>,
+    builder: Vec<ColumnBuilder>,
     rows: usize,
     bytes: usize,
     /// Approximate bytes of a row in the columns besides its record.
@@ -175,7 +175,7 @@ impl Decoder {
             schema: schema_of(columns),
             columns: columns.to_vec(),
             place,
-            filling: Vec::new(),
+            builder: Vec::new(),
             rows: 0,
             bytes: 0,
             row_bytes: 0,
@@ -202,22 +202,24 @@ impl Decoder {
 
     fn start(&mut self) {
         let place = &self.place;
-        self.filling = self
+        self.builder = self
             .columns
             .iter()
             .map(|column| match column {
-                Column::Key => Filling::Key(BinaryBuilder::new()),
-                Column::Value => Filling::Value(BinaryBuilder::new()),
-                Column::Topic => Filling::Constant(StringBuilder::new(), place.topic.clone()),
-                Column::TopicId => Filling::Constant(StringBuilder::new(), place.topic_id.clone()),
-                Column::ClusterId => {
-                    Filling::Constant(StringBuilder::new(), place.cluster_id.clone())
+                Column::Key => ColumnBuilder::Key(BinaryBuilder::new()),
+                Column::Value => ColumnBuilder::Value(BinaryBuilder::new()),
+                Column::Topic => ColumnBuilder::Constant(StringBuilder::new(), place.topic.clone()),
+                Column::TopicId => {
+                    ColumnBuilder::Constant(StringBuilder::new(), place.topic_id.clone())
                 }
-                Column::Partition => Filling::Partition(Int32Builder::new(), place.partition),
-                Column::Offset => Filling::Offset(Int64Builder::new()),
-                Column::Timestamp => Filling::Timestamp(TimestampMicrosecondBuilder::new()),
-                Column::TimestampType => Filling::TimestampType(Int32Builder::new()),
-                Column::Headers => Filling::Headers(Box::new(HeaderColumn {
+                Column::ClusterId => {
+                    ColumnBuilder::Constant(StringBuilder::new(), place.cluster_id.clone())
+                }
+                Column::Partition => ColumnBuilder::Partition(Int32Builder::new(), place.partition),
+                Column::Offset => ColumnBuilder::Offset(Int64Builder::new()),
+                Column::Timestamp => ColumnBuilder::Timestamp(TimestampMicrosecondBuilder::new()),
+                Column::TimestampType => ColumnBuilder::TimestampType(Int32Builder::new()),
+                Column::Headers => ColumnBuilder::Headers(Box::new(HeaderColumn {
                     offsets: vec![0],
                     keys: StringBuilder::new(),
                     values: BinaryBuilder::new(),
@@ -225,11 +227,11 @@ impl Decoder {
                 })),
             })
             .collect();
-        let width = |filling: &Filling| match filling {
-            Filling::Constant(_, text) => text.len() + 4,
+        let width = |builder: &ColumnBuilder| match builder {
+            ColumnBuilder::Constant(_, text) => text.len() + 4,
             _ => 8,
         };
-        self.row_bytes = self.filling.iter().map(width).sum();
+        self.row_bytes = self.builder.iter().map(width).sum();
         self.rows = 0;
         self.bytes = 0;
     }
@@ -318,37 +320,40 @@ impl Decoder {
     fn append(&mut self, record: &RecordRef<'_>, offset: i64, timestamp: i64, kind: i32) {
         self.rows += 1;
         self.bytes += record.raw.len() + self.row_bytes;
-        for filling in &mut self.filling {
-            match filling {
-                Filling::Key(column) => column.append_option(record.key),
-                Filling::Value(column) => column.append_option(record.value),
-                Filling::Constant(column, text) => column.append_value(&*text),
-                Filling::Partition(column, partition) => column.append_value(*partition),
-                Filling::Offset(column) => column.append_value(offset),
-                Filling::Timestamp(column) => {
+        for builder in &mut self.builder {
+            match builder {
+                ColumnBuilder::Key(column) => column.append_option(record.key),
+                ColumnBuilder::Value(column) => column.append_option(record.value),
+                ColumnBuilder::Constant(column, text) => column.append_value(&*text),
+                ColumnBuilder::Partition(column, partition) => column.append_value(*partition),
+                ColumnBuilder::Offset(column) => column.append_value(offset),
+                ColumnBuilder::Timestamp(column) => {
                     column.append_value(timestamp.saturating_mul(1000));
                 }
-                Filling::TimestampType(column) => column.append_value(kind),
-                Filling::Headers(column) => column.push(record),
+                ColumnBuilder::TimestampType(column) => column.append_value(kind),
+                ColumnBuilder::Headers(column) => column.push(record),
             }
         }
     }
 
     /// Return the columns so far, and start new, empty ones.
     pub(crate) fn take(&mut self) -> Result<RecordBatch, arrow_schema::ArrowError> {
-        let filled = core::mem::take(&mut self.filling);
+        let filled = core::mem::take(&mut self.builder);
         self.start();
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(filled.len());
-        for filling in filled {
-            arrays.push(match filling {
-                Filling::Key(mut column) | Filling::Value(mut column) => Arc::new(column.finish()),
-                Filling::Constant(mut column, _) => Arc::new(column.finish()),
-                Filling::Partition(mut column, _) | Filling::TimestampType(mut column) => {
+        for builder in filled {
+            arrays.push(match builder {
+                ColumnBuilder::Key(mut column) | ColumnBuilder::Value(mut column) => {
                     Arc::new(column.finish())
                 }
-                Filling::Offset(mut column) => Arc::new(column.finish()),
-                Filling::Timestamp(mut column) => Arc::new(column.finish().with_timezone("UTC")),
-                Filling::Headers(mut column) => {
+                ColumnBuilder::Constant(mut column, _) => Arc::new(column.finish()),
+                ColumnBuilder::Partition(mut column, _)
+                | ColumnBuilder::TimestampType(mut column) => Arc::new(column.finish()),
+                ColumnBuilder::Offset(mut column) => Arc::new(column.finish()),
+                ColumnBuilder::Timestamp(mut column) => {
+                    Arc::new(column.finish().with_timezone("UTC"))
+                }
+                ColumnBuilder::Headers(mut column) => {
                     let entries = StructArray::try_new(
                         header_fields(),
                         vec![

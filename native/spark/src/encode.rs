@@ -248,7 +248,7 @@ pub(crate) struct Batch {
 
 /// The open batch of each partition of one topic.
 pub(crate) struct Batches {
-    open: Vec<Option<Open>>,
+    open: Vec<Option<OpenBatch>>,
     codec: Codec,
     level: Option<i32>,
     limit: usize,
@@ -258,7 +258,7 @@ pub(crate) struct Batches {
     spare: Vec<Vec<u8>>,
 }
 
-struct Open {
+struct OpenBatch {
     builder: BatchBuilder,
     payload: u64,
 }
@@ -302,7 +302,7 @@ impl Batches {
         let (codec, level, spare) = (self.codec, self.level, &mut self.spare);
         let open = self.open[partition].get_or_insert_with(|| {
             let builder = BatchBuilder::reusing(codec, spare.pop().unwrap_or_default());
-            Open {
+            OpenBatch {
                 builder: match level {
                     Some(level) => builder.level(level),
                     None => builder,
@@ -350,7 +350,8 @@ impl Batches {
 
     /// Return the partition with the largest open batch.
     pub(crate) fn largest(&self) -> Option<usize> {
-        let size = |open: &Option<Open>| open.as_ref().map(|open| open.builder.records_bytes());
+        let size =
+            |open: &Option<OpenBatch>| open.as_ref().map(|open| open.builder.records_bytes());
         (0..self.open.len())
             .filter(|&index| self.open[index].is_some())
             .max_by_key(|&index| size(&self.open[index]))

@@ -16,5 +16,5 @@ mod tests;
 pub use decode::{Column, schema_of};
 pub use error::{Error, Result};
 pub use settings::{FetchSettings, ProduceSettings, Settings};
-pub use sink::{Sink, SinkPlan, Staging, Target, Transaction, Written};
+pub use sink::{PartitionSummary, Sink, SinkPlan, StagingTarget, Target, Transaction};
 pub use source::{Source, SourcePlan};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use pybroker_client::{
-    Allowed, ClientSettings, Error, INT_MAX, Registry, Setting, Software, Values,
+    AllowedValues, ClientSettings, Error, INT_MAX, Registry, Setting, Software, Values,
 };
 use pybroker_model::Codec;
 
@@ -41,23 +41,23 @@ pub struct ProduceSettings {
 
 impl ProduceSettings {
     const TABLE: &'static [Setting] = &[
-        Setting::new("acks", Allowed::OneOf(&["all", "-1", "0", "1"])).or("all"),
+        Setting::new("acks", AllowedValues::OneOf(&["all", "-1", "0", "1"])).or("all"),
         // Larger than the Java producer's 16 KiB, because this is a bulk load; below `max.message.bytes` (1 MiB + 12).
-        Setting::new("batch.size", Allowed::Whole(0, INT_MAX)).or("1000000"),
+        Setting::new("batch.size", AllowedValues::Whole(0, INT_MAX)).or("1000000"),
         // 64 MiB, more than the Java producer's 32: one task holds a batch for every partition.
-        Setting::new("buffer.memory", Allowed::Whole(0, i64::MAX)).or("67108864"),
-        Setting::new("compression.gzip.level", Allowed::Whole(-1, 9)),
+        Setting::new("buffer.memory", AllowedValues::Whole(0, i64::MAX)).or("67108864"),
+        Setting::new("compression.gzip.level", AllowedValues::Whole(-1, 9)),
         Setting::new(
             "compression.type",
-            Allowed::OneOf(&["none", "gzip", "snappy", "lz4", "zstd"]),
+            AllowedValues::OneOf(&["none", "gzip", "snappy", "lz4", "zstd"]),
         )
         .or("none"),
-        Setting::new("compression.zstd.level", Allowed::Whole(-131_072, 22)),
+        Setting::new("compression.zstd.level", AllowedValues::Whole(-131_072, 22)),
         // Unset, it is true if acks=all.
-        Setting::new("enable.idempotence", Allowed::Flag),
+        Setting::new("enable.idempotence", AllowedValues::Flag),
         Setting::new(
             "max.in.flight.requests.per.connection",
-            Allowed::Whole(1, INT_MAX),
+            AllowedValues::Whole(1, INT_MAX),
         )
         .or("5"),
     ];
@@ -112,16 +112,20 @@ pub struct FetchSettings {
 
 impl FetchSettings {
     const TABLE: &'static [Setting] = &[
-        Setting::new("check.crcs", Allowed::Flag).or("true"),
-        Setting::new("fetch.max.wait.ms", Allowed::Whole(0, INT_MAX)).or("500"),
+        Setting::new("check.crcs", AllowedValues::Flag).or("true"),
+        Setting::new("fetch.max.wait.ms", AllowedValues::Whole(0, INT_MAX)).or("500"),
         Setting::new(
             "isolation.level",
-            Allowed::OneOf(&["read_uncommitted", "read_committed"]),
+            AllowedValues::OneOf(&["read_uncommitted", "read_committed"]),
         )
         .or("read_uncommitted"),
         // 4 MiB: a source reads one partition, so its responses may be larger than the Java consumer's 1 MiB per
         // partition.
-        Setting::new("max.partition.fetch.bytes", Allowed::Whole(0, INT_MAX)).or("4194304"),
+        Setting::new(
+            "max.partition.fetch.bytes",
+            AllowedValues::Whole(0, INT_MAX),
+        )
+        .or("4194304"),
     ];
 
     fn read(values: &Values<'_>) -> Result<Self> {
@@ -224,7 +228,7 @@ mod tests {
         for setting in Settings::known() {
             // A value that only text settings accept.
             let refused = settings(&[(setting.name, "\u{1}")]).map_err(|error| error.to_string());
-            if setting.allowed != Allowed::Text {
+            if setting.allowed != AllowedValues::Text {
                 let text = refused.expect_err(setting.name);
                 assert!(
                     text.starts_with(&format!("kafka.{}=", setting.name)),

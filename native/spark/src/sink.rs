@@ -16,8 +16,8 @@ use crate::encode::{Batches, Rows, record_bytes};
 use crate::error::{Error, Result};
 use crate::partitioner::Sticky;
 use crate::settings::{ProduceSettings, Settings};
-use delivery::Sent;
-pub use request::Staging;
+use delivery::BatchInFlight;
+pub use request::StagingTarget;
 pub use transaction::Transaction;
 
 /// A topic to write to, as the driver resolved it before the job began.
@@ -41,14 +41,14 @@ pub struct SinkPlan {
     /// Whether the column `topic` selects the topic, because no topic was set for all rows.
     pub topic_column: bool,
     /// Stages the rows outside the log until the job commits; `None` = produce directly.
-    pub staging: Option<Staging>,
+    pub staging: Option<StagingTarget>,
     /// Transaction of the produced rows. The driver begins and ends it. `None` = no transaction.
     pub transaction: Option<Transaction>,
 }
 
 /// Summary of the rows written to one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct PartitionSummary {
     /// Number of records.
     pub records: u64,
     /// Bytes of keys and values.
@@ -72,7 +72,7 @@ struct Topic {
     leaders: Vec<(i32, i32)>,
     /// Records in closed batches, by partition.
     sequences: Vec<i64>,
-    written: BTreeMap<i32, Written>,
+    written: BTreeMap<i32, PartitionSummary>,
 }
 
 impl Topic {
@@ -90,7 +90,7 @@ impl Topic {
     }
 }
 
-impl Written {
+impl PartitionSummary {
     /// Return the CRC-32C over the batches' own checksums, as IngestCommit lists it.
     #[must_use]
     pub fn crc(&self) -> u32 {
@@ -107,7 +107,7 @@ pub struct Sink {
     plan: SinkPlan,
     topics: Vec<Topic>,
     /// Requests in flight by broker, in the order of their responses.
-    in_flight: BTreeMap<i32, VecDeque<(InFlight, Sent)>>,
+    in_flight: BTreeMap<i32, VecDeque<(InFlight, BatchInFlight)>>,
     producer: (i64, i16),
     seed: u64,
     closed: u64,
@@ -193,7 +193,7 @@ impl Sink {
     /// # Errors
     ///
     /// Like [`Sink::write`].
-    pub fn finish(&mut self) -> Result<Vec<(Uuid, String, i32, Written)>> {
+    pub fn finish(&mut self) -> Result<Vec<(Uuid, String, i32, PartitionSummary)>> {
         for topic in 0..self.topics.len() {
             for partition in 0..self.topics[topic].batches.partitions() {
                 self.flush(topic, partition as i32)?;
@@ -290,11 +290,14 @@ impl Sink {
             let client = &mut self.coordinators;
             transaction::add_partition(client, transaction, &this.target, partition)?;
         }
-        let written = this.written.entry(partition).or_insert_with(|| Written {
-            first_offset: -1,
-            last_offset: -1,
-            ..Written::default()
-        });
+        let written = this
+            .written
+            .entry(partition)
+            .or_insert_with(|| PartitionSummary {
+                first_offset: -1,
+                last_offset: -1,
+                ..PartitionSummary::default()
+            });
         written.records += batch.records as u64;
         written.payload += batch.payload;
         written.bytes += batch.bytes.len() as u64;
@@ -302,7 +305,7 @@ impl Sink {
         written
             .crcs
             .extend_from_slice(request::crc_field(&batch.bytes));
-        let sent = Sent {
+        let sent = BatchInFlight {
             topic,
             partition,
             batch,

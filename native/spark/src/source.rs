@@ -58,7 +58,7 @@ pub struct Source {
     started: Instant,
     /// The last error since rows arrived, and how often it occurred.
     failures: (ErrorCode, u32),
-    aborted: Aborted,
+    aborted: AbortedFilter,
 }
 
 /// A response with records that are not decoded yet.
@@ -77,13 +77,13 @@ struct Answer {
 
 /// Aborted transactions, whose records are hidden from read_committed.
 #[derive(Default)]
-struct Aborted {
+struct AbortedFilter {
     /// Sorted by first offset, descending: the next one to begin is last.
     waiting: Vec<AbortedTransaction>,
     open: BTreeSet<i64>,
 }
 
-impl Aborted {
+impl AbortedFilter {
     /// Replace the known transactions. Each response lists every aborted transaction that its offsets touch, including
     /// transactions that began earlier.
     fn learn(&mut self, transactions: Option<Vec<AbortedTransaction>>) {
@@ -137,7 +137,7 @@ impl Source {
             answer: None,
             started: Instant::now(),
             failures: (ErrorCode::NONE, 0),
-            aborted: Aborted::default(),
+            aborted: AbortedFilter::default(),
         }
     }
 

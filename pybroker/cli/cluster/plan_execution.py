@@ -136,7 +136,7 @@ async def wait(admin: AdminClient, plan: Plan, timeout_s: float | None, *, silen
 
     planned = {TopicPartition(move.topic, move.partition): move.after for move in plan}
     give_up = None if timeout_s is None else time.monotonic() + timeout_s
-    with _shown(len(plan), silent) as show:
+    with _ProgressDisplay(len(plan), silent) as show:
         while True:
             left = set(await admin.list_partition_reassignments()) & set(planned)
             show(len(planned) - len(left))
@@ -166,7 +166,7 @@ async def _elsewhere(admin: AdminClient, planned: Mapping[TopicPartition, Sequen
     return None
 
 
-class _shown:
+class _ProgressDisplay:
     """A bar on a terminal, lines otherwise; nothing with --json."""
 
     def __init__(self, total: int, silent: bool) -> None:

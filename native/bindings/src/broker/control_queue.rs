@@ -41,7 +41,7 @@ impl NativeControlQueue {
         let Err(error) = request.decode_large(py) else {
             return true;
         };
-        log_lines::undecodable(py, &self.0, &request.described(), &error);
+        log_lines::undecodable(py, &self.0, &request.description(), &error);
         request.close();
         false
     }

@@ -19,7 +19,7 @@ use crate::record_bytes::RecordBytes;
 const READ_BYTES: usize = 128 * 1024;
 
 /// A batch among the bytes that were read.
-struct Held {
+struct BatchSpan {
     first: i64,
     last: i64,
     at: Range<usize>,
@@ -31,7 +31,7 @@ struct Held {
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct FetchedBatches {
     bytes: Arc<Vec<u8>>,
-    held: Vec<Held>,
+    spans: Vec<BatchSpan>,
     /// Offset to continue from.
     #[pyo3(get)]
     next_offset: i64,
@@ -45,21 +45,21 @@ impl FetchedBatches {
     /// Return (first offset, last offset) of each batch with records, ascending.
     #[getter]
     fn batches(&self) -> Vec<(i64, i64)> {
-        let wanted = self.held.iter().filter(|one| !one.unwanted);
+        let wanted = self.spans.iter().filter(|one| !one.unwanted);
         wanted.map(|one| (one.first, one.last)).collect()
     }
 
     #[getter]
     fn size_bytes(&self) -> usize {
-        let wanted = self.held.iter().filter(|one| !one.unwanted);
+        let wanted = self.spans.iter().filter(|one| !one.unwanted);
         wanted.map(|one| one.at.len()).sum()
     }
 
     /// Return the batches that have offsets from `first` to `last`; `None` if there are none.
     fn records(&self, first: i64, last: i64) -> Option<RecordBytes> {
-        let from = self.held.partition_point(|one| one.last < first);
-        let to = self.held.partition_point(|one| one.first <= last);
-        let slice = self.held.get(from..to)?;
+        let from = self.spans.partition_point(|one| one.last < first);
+        let to = self.spans.partition_point(|one| one.first <= last);
+        let slice = self.spans.get(from..to)?;
         Some(RecordBytes::new(
             &self.bytes,
             slice.first()?.at.start..slice.last()?.at.end,
@@ -156,11 +156,11 @@ pub(super) fn fetch(
         }
         from = next;
     };
-    let held = held(&bytes, &aborted)?;
+    let spans = spans(&bytes, &aborted)?;
     Ok(Some(FetchedBatches {
-        next_offset: held.last().map_or(offset, |last| last.last + 1),
+        next_offset: spans.last().map_or(offset, |last| last.last + 1),
         bytes: Arc::new(bytes),
-        held,
+        spans,
         bound,
     }))
 }
@@ -176,8 +176,8 @@ fn append(slice: &LogSlice, wait: bool, bytes: &mut Vec<u8>) -> Result<bool, Par
     Ok(matches!(copied, Ok(true)))
 }
 
-fn held(bytes: &[u8], aborted: &BTreeSet<(i64, i64)>) -> Result<Vec<Held>, PartitionError> {
-    let mut held = Vec::new();
+fn spans(bytes: &[u8], aborted: &BTreeSet<(i64, i64)>) -> Result<Vec<BatchSpan>, PartitionError> {
+    let mut spans = Vec::new();
     let mut ahead = aborted.iter().peekable();
     let mut open = BTreeSet::new();
     let mut position = 0;
@@ -196,7 +196,7 @@ fn held(bytes: &[u8], aborted: &BTreeSet<(i64, i64)>) -> Result<Vec<Held>, Parti
         } else if header.is_transactional() {
             unwanted = open.contains(&header.producer_id);
         }
-        held.push(Held {
+        spans.push(BatchSpan {
             first: header.base_offset,
             last: next - 1,
             at: position..position + batch.len(),
@@ -204,7 +204,7 @@ fn held(bytes: &[u8], aborted: &BTreeSet<(i64, i64)>) -> Result<Vec<Held>, Parti
         });
         position += batch.len();
     }
-    Ok(held)
+    Ok(spans)
 }
 
 fn is_abort(

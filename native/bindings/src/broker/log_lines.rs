@@ -40,16 +40,16 @@ pub(super) fn write(py: Python<'_>, queue: &ControlQueue) -> PyResult<()> {
 }
 
 /// Description of a request in the log.
-pub(super) struct Described<'a> {
+pub(super) struct RequestDescription<'a> {
     pub(super) peer: &'a Peer,
     pub(super) api_key: i16,
     pub(super) api_version: i16,
     pub(super) client_id: Option<&'a str>,
 }
 
-impl<'a> From<&'a ControlRequest> for Described<'a> {
+impl<'a> From<&'a ControlRequest> for RequestDescription<'a> {
     fn from(request: &'a ControlRequest) -> Self {
-        Described {
+        RequestDescription {
             peer: &request.peer,
             api_key: request.api_key,
             api_version: request.api_version,
@@ -62,7 +62,7 @@ impl<'a> From<&'a ControlRequest> for Described<'a> {
 pub(super) fn undecodable(
     py: Python<'_>,
     plane: &DataPlane,
-    request: &Described<'_>,
+    request: &RequestDescription<'_>,
     error: &PyErr,
 ) {
     let Some(server) = plane.server() else {

@@ -24,7 +24,7 @@ use crate::convert::{batch_of, shown, tip};
 use crate::errors::{native_error, partition_code, partition_error};
 use crate::plane::DataPlane;
 use crate::plane::block_on::block_on;
-use crate::plane::control_queue::Completed;
+use crate::plane::control_queue::AppendCompletion;
 use crate::plane::pending_append;
 use crate::plane::record_watch;
 use crate::uuid::Uuid;
@@ -140,7 +140,7 @@ impl NativePartitions {
         leader_epoch: i32,
         origin: AppendOrigin,
         batch: Vec<u8>,
-    ) -> PyResult<(u64, Option<Completed>)> {
+    ) -> PyResult<(u64, Option<AppendCompletion>)> {
         let token = self.next_token.fetch_add(1, Relaxed);
         let hosted = self.plane.partition(tip)?;
         let queue = &self.plane.queue;
@@ -151,7 +151,7 @@ impl NativePartitions {
             };
             match append_batch(&hosted, leader_epoch, origin, batch) {
                 Ok(info) => {
-                    let completed = Completed {
+                    let completed = AppendCompletion {
                         token,
                         error_code: 0,
                         base_offset: info.base_offset,

@@ -34,7 +34,7 @@ pub(crate) struct StoredRecords {
 }
 
 /// Result of one read, before the conversion to Python.
-pub(super) struct Read {
+pub(super) struct RecordBatchRead {
     /// All keys, values and headers, concatenated.
     bytes: Vec<u8>,
     records: Vec<Record>,
@@ -56,9 +56,9 @@ pub(super) fn read(
     partition: &Partition,
     offset: i64,
     bytes_max: usize,
-) -> Result<Read, PartitionError> {
+) -> Result<RecordBatchRead, PartitionError> {
     let mut from = offset.max(partition.log_start_offset());
-    let mut out = Read {
+    let mut out = RecordBatchRead {
         bytes: Vec::new(),
         records: Vec::new(),
         next_offset: from,
@@ -153,7 +153,7 @@ fn append(to: &mut Vec<u8>, bytes: &[u8]) -> Range<usize> {
 }
 
 impl StoredRecords {
-    pub(super) fn new(py: Python<'_>, read: &Read) -> PyResult<Self> {
+    pub(super) fn new(py: Python<'_>, read: &RecordBatchRead) -> PyResult<Self> {
         let bytes = |range: &Option<Range<usize>>| {
             range
                 .clone()

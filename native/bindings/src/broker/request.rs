@@ -16,10 +16,10 @@ use pyo3::sync::PyOnceLock;
 
 use super::cached_responses::{CacheScope, StandingAnswer};
 use super::delegated_commits::{self, CommitRight, CommitTopic, ShardCommits};
-use super::log_lines::Described;
+use super::log_lines::RequestDescription;
 use crate::codec;
 use crate::plane::DataPlane;
-use crate::plane::control_queue::{Completed, GoneNotice};
+use crate::plane::control_queue::{AppendCompletion, GoneNotice};
 use crate::uuid::Uuid;
 
 const ALTER_USER_SCRAM_CREDENTIALS: i16 = ApiKey::AlterUserScramCredentials.code();
@@ -146,8 +146,8 @@ impl Request {
     }
 
     /// Return the description of the request for the log.
-    pub(super) fn described(&self) -> Described<'_> {
-        Described {
+    pub(super) fn description(&self) -> RequestDescription<'_> {
+        RequestDescription {
             peer: &self.peer,
             api_key: self.api_key,
             api_version: self.api_version,
@@ -393,9 +393,9 @@ pub(crate) struct Completion {
     log_append_time: i64,
 }
 
-impl From<Completed> for Completion {
-    fn from(completed: Completed) -> Self {
-        let Completed {
+impl From<AppendCompletion> for Completion {
+    fn from(completed: AppendCompletion) -> Self {
+        let AppendCompletion {
             token,
             error_code,
             base_offset,

@@ -102,7 +102,7 @@ impl ConsumerRecord {
 }
 
 /// Positions of a record's parts in the collected bytes.
-struct Found {
+struct RecordSpan {
     offset: i64,
     timestamp: i64,
     append_time: bool,
@@ -114,22 +114,22 @@ struct Found {
 
 /// All records of one response for one partition.
 #[derive(Default)]
-struct Decoded {
+struct RecordSpans {
     bytes: Vec<u8>,
-    records: Vec<Found>,
+    records: Vec<RecordSpan>,
     next_offset: i64,
     /// First offset and error of the batch that cannot be read. The records before it are complete.
     damage: Option<(i64, BatchError)>,
 }
 
 /// Filter of aborted transactions for `read_committed`: the producers that are inside an aborted one at this position.
-struct Aborted {
+struct AbortedFilter {
     /// (first offset, producer id), by offset, the next one last.
     ahead: Vec<(i64, i64)>,
     inside: HashSet<i64>,
 }
 
-impl Aborted {
+impl AbortedFilter {
     fn new(mut list: Vec<(i64, i64)>) -> Self {
         for entry in &mut list {
             *entry = (entry.1, entry.0);
@@ -158,12 +158,12 @@ fn decode(
     from_offset: i64,
     check_crcs: bool,
     aborted: Option<Vec<(i64, i64)>>,
-) -> Decoded {
-    let mut out = Decoded {
+) -> RecordSpans {
+    let mut out = RecordSpans {
         next_offset: from_offset,
-        ..Decoded::default()
+        ..RecordSpans::default()
     };
-    let mut aborted = aborted.map(Aborted::new);
+    let mut aborted = aborted.map(AbortedFilter::new);
     let mut scratch = Vec::new();
     for batch in Batches::new(data) {
         let read = batch.and_then(|(header, batch)| {
@@ -190,9 +190,9 @@ fn one_batch(
     batch: &[u8],
     check_crcs: bool,
     from_offset: i64,
-    aborted: Option<&mut Aborted>,
+    aborted: Option<&mut AbortedFilter>,
     scratch: &mut Vec<u8>,
-    out: &mut Decoded,
+    out: &mut RecordSpans,
 ) -> Result<(), BatchError> {
     header.check()?;
     if check_crcs {
@@ -236,7 +236,7 @@ fn one_batch(
                 .headers
                 .map(|each| (keep(each.key), each.value.map(&mut keep)))
                 .collect();
-            out.records.push(Found {
+            out.records.push(RecordSpan {
                 offset,
                 timestamp: view.timestamp(&record),
                 append_time,
@@ -316,20 +316,20 @@ impl RecordDecoder {
             next_offset,
             error: error.map(|error| error.into_value(py).into_any()),
         };
-        for found in &decoded.records {
-            let headers = decoded.headers(py, found, &no_headers)?;
-            match self.key_and_value(topic, &decoded, found, &headers) {
-                Err(error) => return Ok(done(found.offset, Some(error))),
+        for record in &decoded.records {
+            let headers = decoded.headers(py, record, &no_headers)?;
+            match self.key_and_value(topic, &decoded, record, &headers) {
+                Err(error) => return Ok(done(record.offset, Some(error))),
                 Ok((key, value)) => records.append(Bound::new(
                     py,
                     ConsumerRecord {
                         topic: topic.clone().unbind(),
                         topic_id,
                         partition,
-                        offset: found.offset,
-                        timestamp: found.timestamp,
-                        timestamp_type: i8::from(found.append_time),
-                        leader_epoch: found.leader_epoch,
+                        offset: record.offset,
+                        timestamp: record.timestamp,
+                        timestamp_type: i8::from(record.append_time),
+                        leader_epoch: record.leader_epoch,
                         key,
                         value,
                         headers: headers.unbind(),
@@ -351,8 +351,8 @@ impl RecordDecoder {
     fn key_and_value(
         &self,
         topic: &Bound<'_, PyString>,
-        decoded: &Decoded,
-        found: &Found,
+        decoded: &RecordSpans,
+        record: &RecordSpan,
         headers: &Bound<'_, PyTuple>,
     ) -> PyResult<(Object, Object)> {
         let py = topic.py();
@@ -367,13 +367,13 @@ impl RecordDecoder {
             }
         };
         Ok((
-            object(&found.key, &self.key_deserializer)?,
-            object(&found.value, &self.value_deserializer)?,
+            object(&record.key, &self.key_deserializer)?,
+            object(&record.value, &self.value_deserializer)?,
         ))
     }
 }
 
-impl Decoded {
+impl RecordSpans {
     fn part<'py>(&self, py: Python<'py>, range: &Range<usize>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.bytes[range.clone()])
     }
@@ -381,15 +381,15 @@ impl Decoded {
     fn headers<'py>(
         &self,
         py: Python<'py>,
-        found: &Found,
+        record: &RecordSpan,
         none: &Bound<'py, PyTuple>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        if found.headers.is_empty() {
+        if record.headers.is_empty() {
             return Ok(none.clone());
         }
         PyTuple::new(
             py,
-            found.headers.iter().map(|(name, value)| {
+            record.headers.iter().map(|(name, value)| {
                 (
                     String::from_utf8_lossy(&self.bytes[name.clone()]).into_owned(),
                     value.as_ref().map(|range| self.part(py, range)),

@@ -36,16 +36,16 @@ enum FieldDefault {
 /// The classes built so far. Keys are addresses of static data. No Python code runs under the lock, so that no thread
 /// waits for the GIL with it.
 #[derive(Default)]
-struct Built {
+struct ClassRegistry {
     /// Python's own classes for the structs of a message, by name.
     given: HashMap<usize, HashMap<String, Py<PyType>>>,
     by_message: HashMap<usize, &'static Classes>,
     by_class: HashMap<usize, &'static Classes>,
 }
 
-fn built() -> MutexGuard<'static, Built> {
-    static BUILT: OnceLock<Mutex<Built>> = OnceLock::new();
-    let lock = BUILT.get_or_init(Mutex::default).lock();
+fn registry() -> MutexGuard<'static, ClassRegistry> {
+    static REGISTRY: OnceLock<Mutex<ClassRegistry>> = OnceLock::new();
+    let lock = REGISTRY.get_or_init(Mutex::default).lock();
     // Only a failed allocation could panic under the lock, and it ends the process.
     lock.unwrap_or_else(PoisonError::into_inner)
 }
@@ -57,18 +57,18 @@ fn address<T>(lives_for_ever: &T) -> usize {
 impl Classes {
     /// Return the classes of `message`, built on first use.
     pub(super) fn of(py: Python<'_>, message: &'static Message) -> PyResult<&'static Classes> {
-        if let Some(classes) = built().by_message.get(&address(message)) {
+        if let Some(classes) = registry().by_message.get(&address(message)) {
             return Ok(classes);
         }
         let classes = Classes::build(py, message)?;
-        let mut built = built();
+        let mut registry = registry();
         // Another thread may have built the classes in the meantime; use its classes.
-        if let Some(classes) = built.by_message.get(&address(message)) {
+        if let Some(classes) = registry.by_message.get(&address(message)) {
             return Ok(classes);
         }
         let classes: &'static Classes = Box::leak(Box::new(classes));
-        built.by_message.insert(address(message), classes);
-        built
+        registry.by_message.insert(address(message), classes);
+        registry
             .by_class
             .insert(classes.classes[0].class.as_ptr() as usize, classes);
         Ok(classes)
@@ -98,9 +98,9 @@ impl Classes {
             }
         }
         {
-            let mut built = built();
-            built.by_message.remove(&address(message));
-            built.given.insert(address(message), classes);
+            let mut registry = registry();
+            registry.by_message.remove(&address(message));
+            registry.given.insert(address(message), classes);
         }
         // Build the classes now, so that objects of them are recognized.
         Classes::of(py, message).map(drop)
@@ -109,7 +109,7 @@ impl Classes {
     /// Return the classes of the message that `object` belongs to.
     pub(super) fn of_object(object: &Bound<'_, PyAny>) -> PyResult<&'static Classes> {
         let class = object.get_type();
-        let found = built().by_class.get(&(class.as_ptr() as usize)).copied();
+        let found = registry().by_class.get(&(class.as_ptr() as usize)).copied();
         found
             .ok_or_else(|| CodecError::new_err(format!("{class} is not a message of the protocol")))
     }
@@ -158,7 +158,7 @@ impl Classes {
     }
 
     fn build(py: Python<'_>, message: &'static Message) -> PyResult<Classes> {
-        let given = built()
+        let given = registry()
             .given
             .get(&address(message))
             .map_or_else(HashMap::new, |given| {

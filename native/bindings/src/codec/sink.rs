@@ -3,7 +3,7 @@
 use std::vec::Drain;
 
 use pybroker_model::Uuid as Id;
-use pybroker_protocol::codec::{ClassIndex, EncodeError, Located, Message, Sink};
+use pybroker_protocol::codec::{ClassIndex, EncodeError, ErrorPath, Message, Sink};
 use pybroker_protocol::primitives::DecodeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -53,7 +53,7 @@ impl From<PyErr> for Failure {
     }
 }
 
-impl Located for Failure {
+impl ErrorPath for Failure {
     fn within(self, field: &str) -> Failure {
         match self {
             Failure::Message(error) => Failure::Message(error.within(field)),

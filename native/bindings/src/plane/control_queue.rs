@@ -24,7 +24,7 @@ use super::wake::WakeFd;
 
 /// Completion of an append that Python started.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Completed {
+pub(crate) struct AppendCompletion {
     pub(crate) token: u64,
     pub(crate) error_code: i16,
     pub(crate) base_offset: i64,
@@ -35,7 +35,7 @@ pub(crate) struct Completed {
 #[derive(Debug)]
 pub(crate) enum Item {
     Request(ControlRequest),
-    Completed(Completed),
+    Completed(AppendCompletion),
     /// An ISR proposal of a leader on this broker.
     Proposed(IsrProposal),
     /// A question of a leader on this broker to a transaction coordinator.
@@ -76,7 +76,7 @@ pub(crate) struct ControlQueue {
 #[derive(Debug, Default)]
 struct Inner {
     lanes: [VecDeque<ControlRequest>; 3],
-    completed: VecDeque<Completed>,
+    completed: VecDeque<AppendCompletion>,
     proposed: VecDeque<IsrProposal>,
     /// Bounded by the connections: each has at most one.
     asked: VecDeque<TransactionQuestion>,
@@ -156,7 +156,7 @@ impl ControlQueue {
         }
     }
 
-    pub(crate) fn complete(&self, completed: Completed) {
+    pub(crate) fn complete(&self, completed: AppendCompletion) {
         let mut inner = self.inner.lock();
         if !inner.closed {
             inner.completed.push_back(completed);

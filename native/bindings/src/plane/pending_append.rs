@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use pybroker_replica::{Commit, PartitionError};
 
-use super::control_queue::{Completed, ControlQueue};
+use super::control_queue::{AppendCompletion, ControlQueue};
 use crate::errors::partition_code;
 
 /// Wait for `commit`, then queue `completed` or the failure. Return the result instead if it is known now; the queue
 /// then does not get it.
 pub(crate) fn watch(
     queue: &Arc<ControlQueue>,
-    completed: Completed,
+    completed: AppendCompletion,
     commit: Commit,
-) -> Option<Completed> {
+) -> Option<AppendCompletion> {
     let outcome = move |decided: Result<(), PartitionError>| match decided {
         Ok(()) => completed,
         Err(error) => failed(completed.token, &error),
@@ -24,8 +24,8 @@ pub(crate) fn watch(
 }
 
 /// Return the report of a failed append.
-pub(crate) fn failed(token: u64, error: &PartitionError) -> Completed {
-    Completed {
+pub(crate) fn failed(token: u64, error: &PartitionError) -> AppendCompletion {
+    AppendCompletion {
         token,
         error_code: partition_code(error),
         base_offset: -1,

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 
 use pybroker_replica::{Isolation, Partition, Registration};
 
-use super::control_queue::{Completed, ControlQueue};
+use super::control_queue::{AppendCompletion, ControlQueue};
 
 struct RecordWatch {
     queue: Arc<ControlQueue>,
@@ -15,7 +15,7 @@ struct RecordWatch {
 
 impl RecordWatch {
     fn tell(&self) {
-        self.queue.complete(Completed {
+        self.queue.complete(AppendCompletion {
             token: self.token,
             error_code: 0,
             base_offset: -1,

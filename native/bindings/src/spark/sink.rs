@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use pybroker_spark::{Sink, SinkPlan, Staging, Target, Transaction};
+use pybroker_spark::{Sink, SinkPlan, StagingTarget, Target, Transaction};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -97,9 +97,9 @@ impl From<SinkTarget> for Target {
     }
 }
 
-impl From<IngestAttempt> for Staging {
+impl From<IngestAttempt> for StagingTarget {
     fn from(given: IngestAttempt) -> Self {
-        Staging {
+        StagingTarget {
             ingest_id: given.ingest_id,
             batch_id: given.batch_id,
             epoch: given.epoch,
@@ -142,7 +142,7 @@ impl ArrowSink {
         let plan = SinkPlan {
             targets: targets.into_iter().map(Target::from).collect(),
             topic_column,
-            staging: staging.map(Staging::from),
+            staging: staging.map(StagingTarget::from),
             transaction: transaction.map(Transaction::from),
         };
         let settings = settings::read(&settings)?;

@@ -96,8 +96,8 @@ fn tls_config(settings: &ConnectionSettings) -> Result<ClientConfig> {
                 .map_err(|problem| file.unusable(&problem))?,
         ),
     };
-    match shown(tls, settings.prefix)? {
-        Some(Shown { chain, key, place }) => builder
+    match client_identity(tls, settings.prefix)? {
+        Some(ClientIdentity { chain, key, place }) => builder
             .with_client_auth_cert(chain, key)
             .map_err(|problem| Error::Setting(format!("{place}: {problem}"))),
         None => Ok(builder.with_no_client_auth()),
@@ -105,13 +105,13 @@ fn tls_config(settings: &ConnectionSettings) -> Result<ClientConfig> {
 }
 
 /// The client's certificate and key, and their source.
-struct Shown {
+struct ClientIdentity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     place: String,
 }
 
-fn shown(tls: &Tls, prefix: &str) -> Result<Option<Shown>> {
+fn client_identity(tls: &Tls, prefix: &str) -> Result<Option<ClientIdentity>> {
     let password = tls.key_password.as_deref();
     let (chain, key, place) = match tls {
         Tls {
@@ -136,13 +136,13 @@ fn shown(tls: &Tls, prefix: &str) -> Result<Option<Shown>> {
             ..
         } => {
             let place = format!("{}={}", certificate.setting, certificate.path);
-            let shown = key.identity(password)?;
+            let client_identity = key.identity(password)?;
             let chain = if certificate == key {
-                shown.clone()
+                client_identity.clone()
             } else {
                 certificate.trusted()?
             };
-            (chain, shown, place)
+            (chain, client_identity, place)
         }
         _ => return Ok(None),
     };
@@ -150,7 +150,7 @@ fn shown(tls: &Tls, prefix: &str) -> Result<Option<Shown>> {
     let chain = certificates(CertificateDer::pem_slice_iter(&chain).collect())
         .map_err(|problem| unusable(&problem))?;
     let key = PrivateKeyDer::from_pem_slice(&key).map_err(|problem| unusable(&problem))?;
-    Ok(Some(Shown { chain, key, place }))
+    Ok(Some(ClientIdentity { chain, key, place }))
 }
 
 /// Return the certificate authorities that are trusted for brokers.

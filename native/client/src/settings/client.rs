@@ -7,7 +7,7 @@ use std::time::Duration;
 use pybroker_protocol::codec::Registry;
 
 use super::stores::{CRL, KINDS, Tls, tls};
-use super::{Allowed, INT_MAX, Setting, Values, jaas};
+use super::{AllowedValues, INT_MAX, Setting, Values, jaas};
 use crate::error::{Error, Result};
 
 /// Security protocol of connections.
@@ -82,7 +82,7 @@ pub struct ConnectionSettings {
     /// Timeout of a response.
     pub request_timeout: Duration,
     /// Brokers that have answered with these settings; clones share it.
-    pub answered: Answered,
+    pub answered: ReachedBrokers,
 }
 
 impl ConnectionSettings {
@@ -95,9 +95,9 @@ impl ConnectionSettings {
 
 /// Addresses of brokers that have answered with these settings.
 #[derive(Clone, Debug, Default)]
-pub struct Answered(Arc<Mutex<BTreeSet<String>>>);
+pub struct ReachedBrokers(Arc<Mutex<BTreeSet<String>>>);
 
-impl Answered {
+impl ReachedBrokers {
     /// Record an address that has answered.
     pub(crate) fn note(&self, address: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,41 +129,41 @@ pub struct ClientSettings {
 impl ClientSettings {
     /// The settings read here.
     pub const TABLE: &'static [Setting] = &[
-        Setting::new("bootstrap.servers", Allowed::Text),
-        Setting::new("client.id", Allowed::Text),
-        Setting::new("delivery.timeout.ms", Allowed::Whole(1, INT_MAX)).or("120000"),
-        Setting::new("request.timeout.ms", Allowed::Whole(1, INT_MAX)).or("30000"),
-        Setting::new("retry.backoff.ms", Allowed::Whole(0, INT_MAX)).or("100"),
-        Setting::new("sasl.jaas.config", Allowed::Text),
-        Setting::new("sasl.mechanism", Allowed::Text).or("PLAIN"),
-        Setting::new(TOKEN_URL, Allowed::Text),
-        Setting::new("sasl.password", Allowed::Text),
-        Setting::new("sasl.username", Allowed::Text),
+        Setting::new("bootstrap.servers", AllowedValues::Text),
+        Setting::new("client.id", AllowedValues::Text),
+        Setting::new("delivery.timeout.ms", AllowedValues::Whole(1, INT_MAX)).or("120000"),
+        Setting::new("request.timeout.ms", AllowedValues::Whole(1, INT_MAX)).or("30000"),
+        Setting::new("retry.backoff.ms", AllowedValues::Whole(0, INT_MAX)).or("100"),
+        Setting::new("sasl.jaas.config", AllowedValues::Text),
+        Setting::new("sasl.mechanism", AllowedValues::Text).or("PLAIN"),
+        Setting::new(TOKEN_URL, AllowedValues::Text),
+        Setting::new("sasl.password", AllowedValues::Text),
+        Setting::new("sasl.username", AllowedValues::Text),
         Setting::new(
             "security.protocol",
-            Allowed::OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
+            AllowedValues::OneOf(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
         )
         .or("PLAINTEXT"),
         Setting::new(
             "socket.connection.setup.timeout.ms",
-            Allowed::Whole(1, INT_MAX),
+            AllowedValues::Whole(1, INT_MAX),
         )
         .or("10000"),
-        Setting::new("ssl.ca.location", Allowed::Text),
-        Setting::new("ssl.certificate.location", Allowed::Text),
-        Setting::new(CRL, Allowed::Text),
-        Setting::new("ssl.endpoint.identification.algorithm", Allowed::Text).or("https"),
-        Setting::new("ssl.key.location", Allowed::Text),
-        Setting::new("ssl.key.password", Allowed::Text),
-        Setting::new("ssl.keystore.certificate.chain", Allowed::Text),
-        Setting::new("ssl.keystore.key", Allowed::Text),
-        Setting::new("ssl.keystore.location", Allowed::Text),
-        Setting::new("ssl.keystore.password", Allowed::Text),
-        Setting::new("ssl.keystore.type", Allowed::OneOf(KINDS)),
-        Setting::new("ssl.truststore.certificates", Allowed::Text),
-        Setting::new("ssl.truststore.location", Allowed::Text),
-        Setting::new("ssl.truststore.password", Allowed::Text),
-        Setting::new("ssl.truststore.type", Allowed::OneOf(KINDS)),
+        Setting::new("ssl.ca.location", AllowedValues::Text),
+        Setting::new("ssl.certificate.location", AllowedValues::Text),
+        Setting::new(CRL, AllowedValues::Text),
+        Setting::new("ssl.endpoint.identification.algorithm", AllowedValues::Text).or("https"),
+        Setting::new("ssl.key.location", AllowedValues::Text),
+        Setting::new("ssl.key.password", AllowedValues::Text),
+        Setting::new("ssl.keystore.certificate.chain", AllowedValues::Text),
+        Setting::new("ssl.keystore.key", AllowedValues::Text),
+        Setting::new("ssl.keystore.location", AllowedValues::Text),
+        Setting::new("ssl.keystore.password", AllowedValues::Text),
+        Setting::new("ssl.keystore.type", AllowedValues::OneOf(KINDS)),
+        Setting::new("ssl.truststore.certificates", AllowedValues::Text),
+        Setting::new("ssl.truststore.location", AllowedValues::Text),
+        Setting::new("ssl.truststore.password", AllowedValues::Text),
+        Setting::new("ssl.truststore.type", AllowedValues::OneOf(KINDS)),
     ];
 
     /// Read the settings.
@@ -239,7 +239,7 @@ impl ConnectionSettings {
             tls: tls(values, protocol)?,
             connect_timeout: values.milliseconds("socket.connection.setup.timeout.ms")?,
             request_timeout: values.milliseconds("request.timeout.ms")?,
-            answered: Answered::default(),
+            answered: ReachedBrokers::default(),
         })
     }
 }

@@ -15,9 +15,9 @@ fn from(offset: i64) -> FetchFrom {
     }
 }
 
-fn asked(offset: i64) -> (Following, Instant) {
+fn asked(offset: i64) -> (FollowerState, Instant) {
     let now = Instant::now();
-    let mut following = Following::new(EPOCH);
+    let mut following = FollowerState::new(EPOCH);
     assert!(following.ask(Some(from(offset)), now, BACKOFF));
     (following, now)
 }
@@ -149,6 +149,6 @@ fn a_leader_that_knows_a_newer_epoch_is_not_asked_again() {
 #[test]
 fn another_leadership_is_not_asked_for() {
     let now = Instant::now();
-    let mut following = Following::new(EPOCH + 1);
+    let mut following = FollowerState::new(EPOCH + 1);
     assert!(!following.ask(Some(from(10)), now, BACKOFF));
 }

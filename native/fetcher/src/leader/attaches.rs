@@ -9,7 +9,7 @@ use pybroker_model::TopicIdPartition;
 use pybroker_replica::PartitionError;
 
 /// A completed attach.
-pub(super) struct Done {
+pub(super) struct CompletedAttach {
     pub(super) tip: TopicIdPartition,
     /// Epoch of the followed leadership when it began.
     pub(super) leader_epoch: i32,
@@ -20,7 +20,7 @@ pub(super) struct Done {
 /// Attaches of one fetcher.
 #[derive(Default)]
 pub(super) struct Attaches {
-    done: Arc<Mutex<Vec<Done>>>,
+    done: Arc<Mutex<Vec<CompletedAttach>>>,
     under_way: usize,
 }
 
@@ -39,7 +39,7 @@ impl Attaches {
         let (done, waker) = (Arc::clone(&self.done), waker.clone());
         let run = move || {
             let outcome = work();
-            done.lock().push(Done {
+            done.lock().push(CompletedAttach {
                 tip,
                 leader_epoch,
                 outcome,
@@ -58,7 +58,7 @@ impl Attaches {
     }
 
     /// Take the completed attaches.
-    pub(super) fn take(&mut self) -> Vec<Done> {
+    pub(super) fn take(&mut self) -> Vec<CompletedAttach> {
         let done = std::mem::take(&mut *self.done.lock());
         self.under_way = self.under_way.saturating_sub(done.len());
         done

@@ -6,7 +6,7 @@ use pybroker_replica::FetchFrom;
 
 use super::{Fetcher, Stop};
 use crate::following::Order;
-use crate::requests::{self, EARLIEST, LATEST, Listed};
+use crate::requests::{self, EARLIEST, LATEST, OffsetLookups};
 
 impl Fetcher {
     /// Fetch the bounds of out-of-range partitions, and restart their logs at the leader's log start.
@@ -47,7 +47,7 @@ impl Fetcher {
         &mut self,
         asked: &[(TopicIdPartition, FetchFrom)],
         timestamp: i64,
-    ) -> Result<Listed, Stop> {
+    ) -> Result<OffsetLookups, Stop> {
         let (version, body) =
             requests::list_offsets(self.shared.broker_id, asked, &self.names, timestamp);
         let open = self.link.get()?;
@@ -55,7 +55,7 @@ impl Fetcher {
             .connection
             .call(ApiKey::ListOffsets.code(), version, &body)?;
         let address = open.connection.address();
-        let listed = requests::listed(&answer, &self.names);
+        let listed = requests::decode_list_offsets(&answer, &self.names);
         Ok(listed.map_err(|error| pybroker_client::Error::decode(address, error))?)
     }
 }

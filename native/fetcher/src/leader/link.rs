@@ -8,7 +8,7 @@ use pybroker_client::{Closer, Connection, Error};
 use pybroker_protocol::ApiKey;
 use pybroker_protocol::hot::fetch_response;
 
-use super::{Shared, Stop};
+use super::{FetcherContext, Stop};
 use crate::figures::Counters;
 
 const FIRST_REST: Duration = Duration::from_millis(50);
@@ -20,13 +20,13 @@ pub(super) struct Link {
     counters: Arc<Counters>,
     /// Host and port.
     address: Option<String>,
-    open: Option<Open>,
+    open: Option<OpenConnection>,
     failures: u32,
     rests_until: Option<Instant>,
 }
 
 /// An open connection.
-pub(super) struct Open {
+pub(super) struct OpenConnection {
     pub(super) connection: Connection,
     pub(super) closer: Arc<Closer>,
     pub(super) since: Instant,
@@ -64,7 +64,7 @@ impl Link {
     }
 
     /// Connect if there is no connection; return whether it did.
-    pub(super) fn open(&mut self, shared: &Shared) -> Result<bool, Stop> {
+    pub(super) fn open(&mut self, shared: &FetcherContext) -> Result<bool, Stop> {
         let Some(address) = self.address.as_deref().filter(|_| self.open.is_none()) else {
             return Ok(false);
         };
@@ -76,7 +76,7 @@ impl Link {
                 self.leader
             ));
         }
-        self.open = Some(Open {
+        self.open = Some(OpenConnection {
             closer: Arc::new(connection.closer()?),
             connection,
             since: shared.clock.now(),
@@ -87,7 +87,7 @@ impl Link {
     }
 
     /// Close a connection that uses names if both brokers know topic ids by now: the next one uses ids.
-    pub(super) fn close_if_raised(&mut self, shared: &Shared) {
+    pub(super) fn close_if_raised(&mut self, shared: &FetcherContext) {
         let Some(open) = self.open.as_mut().filter(|open| !open.by_id) else {
             return;
         };
@@ -102,7 +102,7 @@ impl Link {
     }
 
     /// Return the connection, if there is one.
-    pub(super) fn get(&mut self) -> Result<&mut Open, Stop> {
+    pub(super) fn get(&mut self) -> Result<&mut OpenConnection, Stop> {
         self.open.as_mut().ok_or(Stop::CalledBack)
     }
 
@@ -118,7 +118,7 @@ impl Link {
     }
 
     /// Close the connection and back off: the leader is unreachable or responds wrongly.
-    pub(super) fn lost(&mut self, shared: &Shared, problem: &Error, now: Instant) {
+    pub(super) fn lost(&mut self, shared: &FetcherContext, problem: &Error, now: Instant) {
         self.close();
         let rest = FIRST_REST.saturating_mul(1 << self.failures.min(8));
         self.rests_until = Some(now + rest.min(REST_MAX));
@@ -134,7 +134,7 @@ impl Link {
 }
 
 /// Return whether both brokers know topic ids. Fails if they have no common version.
-fn goes_by_id(connection: &Connection, shared: &Shared) -> Result<bool, Error> {
+fn goes_by_id(connection: &Connection, shared: &FetcherContext) -> Result<bool, Error> {
     let by_name = fetch_response::INTER_BROKER_BY_NAME;
     let newest = if shared.topic_ids.load(Relaxed) {
         fetch_response::INTER_BROKER

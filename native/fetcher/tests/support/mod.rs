@@ -1,5 +1,5 @@
-//! Brokers in this process: each with log directories of its own, a listener for the others, and fetchers. The test plays
-//! the controller.
+//! Brokers in the test's process, each with its own log directories, inter-broker listener and fetchers. The test acts
+//! as the controller.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pybroker_client::{
-    Answered, ConnectionSettings, Registry, Sasl, SecurityProtocol, Software, Tls,
+    ConnectionSettings, ReachedBrokers, Registry, Sasl, SecurityProtocol, Software, Tls,
 };
 use pybroker_fetcher::{Assignment, Broker, FetcherSettings, Fetchers};
 use pybroker_model::{BatchBuilder, Codec, TopicId, TopicIdPartition, ValidBatches};
@@ -38,13 +38,13 @@ use pybroker_server::metadata_view::{
 use pybroker_storage::{FlushMode, Layout};
 use tempfile::TempDir;
 
-/// Nothing here takes this long unless it hangs.
+/// Limit of every wait: nothing takes this long unless it hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const CLUSTER_ID: &str = "test-cluster";
-/// Topic 0: the least ids are reserved.
+/// Id of topic 0: Kafka reserves the smallest ids.
 const FIRST_ID: u128 = 1 << 64;
 
-/// No request of these tests is for the control plane.
+/// A control plane that gets no request in these tests.
 struct NoControlPlane;
 
 impl ControlPlane for NoControlPlane {
@@ -66,15 +66,15 @@ pub struct TestBroker {
     dirs: usize,
     settings: FetcherSettings,
     lines: Arc<Mutex<Vec<String>>>,
-    running: Option<Running>,
+    running: Option<RunningBroker>,
 }
 
-struct Running {
-    // In this order they are dropped.
+struct RunningBroker {
+    // Fields are dropped in this order.
     fetchers: Fetchers,
     server: Server,
     metadata: Arc<MetadataHolder>,
-    /// What was told of partitions.
+    /// Last state sent to the broker for each partition.
     shown: Mutex<BTreeMap<TopicIdPartition, PartitionMetadata>>,
     address: SocketAddr,
     replicas: Arc<Replicas>,
@@ -85,7 +85,7 @@ impl TestBroker {
         Self::start_with(id, 1, FetcherSettings::default())
     }
 
-    /// With so many log directories.
+    /// Start a broker with `dirs` log directories.
     pub fn start_with(id: i32, dirs: usize, settings: FetcherSettings) -> Self {
         let mut broker = Self {
             id,
@@ -143,7 +143,7 @@ impl TestBroker {
         .expect("a free port");
         let address = server.addresses()[0].1;
         server.start_accepting();
-        self.running = Some(Running {
+        self.running = Some(RunningBroker {
             fetchers: self.fetchers_of(&replicas),
             server,
             metadata,
@@ -167,7 +167,7 @@ impl TestBroker {
             tls: Tls::default(),
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
-            answered: Answered::default(),
+            answered: ReachedBrokers::default(),
         };
         let lines = Arc::clone(&self.lines);
         Fetchers::new(
@@ -183,7 +183,7 @@ impl TestBroker {
         )
     }
 
-    /// Stops; without `clean` as a process that is killed: nothing is flushed or noted.
+    /// Stop the broker. Without `clean`, stop it like a killed process: it flushes and records nothing.
     pub fn stop(&mut self, clean: bool) {
         let running = self.running.take().expect("it runs");
         running.fetchers.stop();
@@ -197,13 +197,13 @@ impl TestBroker {
         self.run();
     }
 
-    /// Stops and starts; hosts nothing then.
+    /// Stop and start the broker. It then hosts no partitions.
     pub fn restart(&mut self, clean: bool) {
         self.stop(clean);
         self.run();
     }
 
-    fn running(&self) -> &Running {
+    fn running(&self) -> &RunningBroker {
         self.running.as_ref().expect("it runs")
     }
 
@@ -215,7 +215,7 @@ impl TestBroker {
         &self.running().fetchers
     }
 
-    /// As others find it.
+    /// Return the address of its inter-broker listener.
     pub fn place(&self) -> Broker {
         Broker {
             id: self.id,
@@ -231,7 +231,7 @@ impl TestBroker {
         self.replicas().partition(tip).expect("hosted")
     }
 
-    /// The broker hears the state of partitions, as from LeaderAndIsr and then from UpdateMetadata.
+    /// Send the state of partitions to the broker, as LeaderAndIsr and then UpdateMetadata do.
     pub fn apply(&self, orders: &[PartitionOrder]) {
         for told in self.replicas().apply(orders, now_ms()) {
             told.expect("carried out");
@@ -281,7 +281,7 @@ impl TestBroker {
         });
     }
 
-    /// It hears where others are.
+    /// Send the addresses of other brokers to the broker.
     pub fn meet(&self, brokers: &[Broker]) {
         self.fetchers().set(brokers, &[]).expect("threads");
     }
@@ -296,7 +296,7 @@ impl TestBroker {
         });
     }
 
-    /// All bytes of a partition's log, as they are in its files.
+    /// Return all bytes of a partition's log from its files.
     pub fn bytes(&self, tip: TopicIdPartition) -> Vec<u8> {
         let partition = self.partition(tip);
         let dir = self.dir(partition.dir().expect("open"));
@@ -322,7 +322,7 @@ pub fn tip(number: u128, partition: i32) -> TopicIdPartition {
     }
 }
 
-/// The state of a partition of brokers 1 and 2, both in sync.
+/// Return the state of a partition with replicas 1 and 2, both in sync.
 pub fn order(tip: TopicIdPartition, leader: i32, leader_epoch: i32) -> PartitionOrder {
     order_of(tip, leader, leader_epoch, FlushMode::Commit, &[1, 2])
 }
@@ -363,7 +363,7 @@ pub fn batch(values: &[&str]) -> Vec<u8> {
     builder.build().expect("a batch")
 }
 
-/// Appends as a producer with these acks does; whether it was taken.
+/// Append like a producer with these acks. Return whether the leader accepted the records.
 pub fn append(partition: &Partition, acks: i16, values: &[&str]) -> bool {
     let batches = ValidBatches::checked_owned(batch(values)).expect("valid");
     partition.append(batches, acks, now_ms()).is_ok()
@@ -377,7 +377,7 @@ pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Brokers 1 and 2, which know each other.
+/// Start brokers 1 and 2, which know each other's address.
 pub fn two_with(settings: FetcherSettings, dirs: usize) -> [TestBroker; 2] {
     let brokers = [1, 2].map(|id| TestBroker::start_with(id, dirs, settings));
     introduce(&brokers);
@@ -388,7 +388,7 @@ pub fn two() -> [TestBroker; 2] {
     two_with(FetcherSettings::default(), 1)
 }
 
-/// They hear where each other is.
+/// Send each broker the addresses of the others.
 pub fn introduce(brokers: &[TestBroker]) {
     let places: Vec<_> = brokers.iter().map(TestBroker::place).collect();
     for broker in brokers {
@@ -396,14 +396,14 @@ pub fn introduce(brokers: &[TestBroker]) {
     }
 }
 
-/// Both hear the state of partitions.
+/// Send the state of partitions to all brokers.
 pub fn apply(brokers: &[TestBroker], orders: &[PartitionOrder]) {
     for broker in brokers {
         broker.apply(orders);
     }
 }
 
-/// A follower has all that its leader has, and both know that it is committed.
+/// Wait until the follower has all records of its leader, and both know that they are committed.
 pub fn settle(leader: &TestBroker, follower: &TestBroker, tip: TopicIdPartition) {
     let (leader, follower) = (leader.partition(tip), follower.partition(tip));
     wait_until(&format!("{tip} to be the same everywhere"), || {
@@ -418,7 +418,7 @@ pub fn settle(leader: &TestBroker, follower: &TestBroker, tip: TopicIdPartition)
     });
 }
 
-/// Makes a pipe in place of a file: who opens it to read waits until it is opened to write.
+/// Replace a file by a named pipe: opening it for reading blocks until it is opened for writing.
 pub fn pipe_instead_of(path: &Path) {
     std::fs::remove_file(path).expect("it is there");
     let made = std::process::Command::new("mkfifo").arg(path).status();

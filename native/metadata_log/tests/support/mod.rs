@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use pybroker_metadata_log::{
-    Directory, EncodeContext, FileHandle, Files, LogOptions, MetadataLog, Recovered, encode_records,
+    Directory, EncodeContext, FileHandle, Files, LogOptions, MetadataLog, RecoveredState,
+    encode_records,
 };
 use pybroker_model::Uuid;
 use pybroker_quorum::{Batch, Body, ReplicaKey, VoterSet};
@@ -22,19 +23,19 @@ pub(crate) const OPTIONS: LogOptions = LogOptions {
 
 /// A directory that dies at an operation: a write there is half done, later ones fail.
 #[derive(Clone, Debug)]
-pub(crate) struct Dying {
+pub(crate) struct FailingDirectory {
     directory: Directory,
     left: Rc<Cell<usize>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct DyingFile {
+pub(crate) struct FailingFile {
     file: <Directory as Files>::File,
     left: Rc<Cell<usize>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct DyingSync<S> {
+pub(crate) struct FailingSync<S> {
     sync: S,
     left: Rc<Cell<usize>>,
 }
@@ -49,7 +50,7 @@ fn count(left: &Cell<usize>) -> io::Result<()> {
     if before == 0 { Err(dead()) } else { Ok(()) }
 }
 
-impl Dying {
+impl FailingDirectory {
     pub(crate) fn open(path: &Path, operations: usize) -> Self {
         Self {
             directory: Directory::open(path).expect("a directory"),
@@ -58,23 +59,23 @@ impl Dying {
     }
 }
 
-impl Files for Dying {
-    type File = DyingFile;
-    type NamesSync = DyingSync<<Directory as Files>::NamesSync>;
+impl Files for FailingDirectory {
+    type File = FailingFile;
+    type NamesSync = FailingSync<<Directory as Files>::NamesSync>;
 
     fn names(&self) -> io::Result<Vec<String>> {
         self.directory.names()
     }
-    fn open(&self, name: &str) -> io::Result<DyingFile> {
+    fn open(&self, name: &str) -> io::Result<FailingFile> {
         let file = self.directory.open(name)?;
         let left = Rc::clone(&self.left);
-        Ok(DyingFile { file, left })
+        Ok(FailingFile { file, left })
     }
-    fn create(&self, name: &str) -> io::Result<DyingFile> {
+    fn create(&self, name: &str) -> io::Result<FailingFile> {
         count(&self.left)?;
         let file = self.directory.create(name)?;
         let left = Rc::clone(&self.left);
-        Ok(DyingFile { file, left })
+        Ok(FailingFile { file, left })
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         count(&self.left)?;
@@ -87,7 +88,7 @@ impl Files for Dying {
     fn begin_names_sync(&self) -> Self::NamesSync {
         let sync = self.directory.begin_names_sync();
         let left = Rc::clone(&self.left);
-        DyingSync { sync, left }
+        FailingSync { sync, left }
     }
     fn end_names_sync(&self, sync: &Self::NamesSync) -> io::Result<()> {
         count(&sync.left)?;
@@ -98,8 +99,8 @@ impl Files for Dying {
     }
 }
 
-impl FileHandle for DyingFile {
-    type Sync = DyingSync<<<Directory as Files>::File as FileHandle>::Sync>;
+impl FileHandle for FailingFile {
+    type Sync = FailingSync<<<Directory as Files>::File as FileHandle>::Sync>;
 
     fn size(&self) -> io::Result<u64> {
         self.file.size()
@@ -123,7 +124,7 @@ impl FileHandle for DyingFile {
     fn begin_sync(&self) -> Self::Sync {
         let left = Rc::clone(&self.left);
         let sync = self.file.begin_sync();
-        DyingSync { sync, left }
+        FailingSync { sync, left }
     }
     fn end_sync(sync: &Self::Sync) -> io::Result<()> {
         count(&sync.left)?;
@@ -182,7 +183,7 @@ pub(crate) fn format(path: &Path) {
     MetadataLog::format(&files, voters(), &[], 1_000).expect("formatted");
 }
 
-pub(crate) fn open(path: &Path) -> (MetadataLog<Directory>, Recovered) {
+pub(crate) fn open(path: &Path) -> (MetadataLog<Directory>, RecoveredState) {
     let files = Directory::open(path).expect("a directory");
     MetadataLog::open(files, OPTIONS).expect("a log")
 }

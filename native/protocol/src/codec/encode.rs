@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use pybroker_model::Uuid;
 
-use super::error::{EncodeError, Located};
+use super::error::{EncodeError, ErrorPath};
 use super::layout::{Kind, Layout, Presence};
 use super::message::Message;
 use super::schema::ClassIndex;
@@ -14,7 +14,7 @@ pub trait Source {
     /// A handle on a value, cheap to make.
     type Value;
     /// Errors of the values or of the source.
-    type Error: From<EncodeError> + Located;
+    type Error: From<EncodeError> + ErrorPath;
 
     /// Whether the value is null.
     fn is_null(&self, value: &Self::Value) -> bool;

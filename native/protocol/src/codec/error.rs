@@ -45,12 +45,12 @@ impl fmt::Display for EncodeError {
 impl std::error::Error for EncodeError {}
 
 /// An error that collects the path of the fields around it.
-pub trait Located {
+pub trait ErrorPath {
     /// Return the error with `field`, in which it occurred, added to its path.
     fn within(self, field: &str) -> Self;
 }
 
-impl Located for EncodeError {
+impl ErrorPath for EncodeError {
     fn within(mut self, field: &str) -> EncodeError {
         self.path.push(field.to_owned());
         self

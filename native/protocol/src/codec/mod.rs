@@ -29,7 +29,7 @@ mod tests;
 pub use check::{check, check_request, count_elements};
 pub use decode::{ELEMENTS_MAX_TRUSTED, Sink, decode, decode_front};
 pub use encode::{Source, encode};
-pub use error::{EncodeError, Located};
+pub use error::{EncodeError, ErrorPath};
 pub use layout::{Kind, Layout, Presence, Slot};
 pub use message::{Message, MessageKind};
 pub use registry::{Direction, Registry};

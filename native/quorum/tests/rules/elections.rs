@@ -2,7 +2,7 @@
 
 use pybroker_model::Uuid;
 use pybroker_quorum::{
-    Answer, Ask, EpochEnd, Error, Event, Fetched, LogIndex, QuorumState, ReplicaKey, RoleName,
+    Answer, Ask, EpochEnd, Error, Event, FetchResult, LogIndex, QuorumState, ReplicaKey, RoleName,
     SnapshotHeader, Timeouts,
 };
 
@@ -162,7 +162,7 @@ fn pre_vote_is_refused_while_the_leader_answers() {
         .sent()
         .last()
         .map_or(0, |(_, correlation, _)| *correlation);
-    let fetched = Fetched::Batches(Vec::new());
+    let fetched = FetchResult::Batches(Vec::new());
     replica.answer(
         2,
         correlation,

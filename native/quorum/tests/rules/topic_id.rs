@@ -1,7 +1,7 @@
 //! The ids of the cluster and of the metadata topic.
 
 use pybroker_model::Uuid;
-use pybroker_quorum::{Answer, Ask, Batch, Body, EpochEnd, Error, Event, Fetched, Request};
+use pybroker_quorum::{Answer, Ask, Batch, Body, EpochEnd, Error, Event, FetchResult, Request};
 
 use crate::replica::{Replica, TOPIC, key, vote, voters};
 
@@ -59,7 +59,7 @@ fn sentinel_behind_the_record_on_a_diverging_log_is_told_where() {
         epoch: 0,
         offset: 0,
     };
-    let fetched = Fetched::Diverging(diverging);
+    let fetched = FetchResult::Diverging(diverging);
     let answer = replica.response(1).map(|response| response.answer.clone());
     assert_eq!(
         answer,
@@ -89,7 +89,7 @@ fn truncation_forgets_the_topic_id() {
         body: Body::TopicId(TOPIC),
         encoded: None,
     };
-    let fetched = Fetched::Batches(vec![batch]);
+    let fetched = FetchResult::Batches(vec![batch]);
     let correlation = fetch(&replica);
     replica.answer(
         2,
@@ -104,7 +104,7 @@ fn truncation_forgets_the_topic_id() {
     replica.write();
     assert!(replica.quorum.log().topic_id().is_some());
     assert_eq!(replica.quorum.state().topic_id, None, "it is not committed");
-    let fetched = Fetched::Diverging(EpochEnd {
+    let fetched = FetchResult::Diverging(EpochEnd {
         epoch: 0,
         offset: 0,
     });

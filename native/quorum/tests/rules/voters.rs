@@ -2,7 +2,7 @@
 
 use pybroker_model::Uuid;
 use pybroker_quorum::{
-    Answer, Ask, Decision, EpochEnd, Event, Fetched, Refusal, RoleName, Timeouts,
+    Answer, Ask, Decision, EpochEnd, Event, FetchResult, Refusal, RoleName, Timeouts,
 };
 
 use crate::replica::{Replica, key, voters};
@@ -56,7 +56,7 @@ fn parts_of_a_snapshot_keep_the_leader() {
     let (_, correlation, _) = asked(&replica);
     let behind = Answer::Fetch {
         high_watermark: 60,
-        fetched: Fetched::Snapshot(id),
+        fetched: FetchResult::Snapshot(id),
     };
     replica.answer(2, correlation, 1, Some(2), behind);
     for _ in 0..10 {

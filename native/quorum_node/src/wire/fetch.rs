@@ -5,7 +5,7 @@ use bytes::Bytes;
 use pybroker_metadata_log::{Endpoint, decode_batches};
 use pybroker_model::Uuid;
 use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
-use pybroker_quorum::{Answer, Ask, EpochEnd, Error, Fetched, ReplicaKey, Request, Response};
+use pybroker_quorum::{Answer, Ask, EpochEnd, Error, FetchResult, ReplicaKey, Request, Response};
 
 use super::common::{
     Api, FETCH, Incoming, PartitionOutcome, Payload, Reply, ReplyTo, Sender, WireError,
@@ -143,9 +143,9 @@ pub(super) fn encode_response(
     {
         high_watermark = *leaders;
         match fetched {
-            Fetched::Batches(_) => {}
-            Fetched::Diverging(end) => diverging = Some(*end),
-            Fetched::Snapshot(id) => snapshot = Some(*id),
+            FetchResult::Batches(_) => {}
+            FetchResult::Diverging(end) => diverging = Some(*end),
+            FetchResult::Snapshot(id) => snapshot = Some(*id),
         }
     }
     out.i32(0);
@@ -204,9 +204,9 @@ pub(super) fn decode_response(reader: &mut Reader<'_>, body: &Bytes) -> Result<R
     let parts = read_parts(reader, body).map_err(malformed(FETCH))?;
     let error = parts.outcome.error()?;
     let fetched = match (parts.diverging, parts.snapshot) {
-        (Some(end), _) => Fetched::Diverging(end),
-        (_, Some(id)) => Fetched::Snapshot(id),
-        _ => Fetched::Batches(decode_batches(&parts.records)?),
+        (Some(end), _) => FetchResult::Diverging(end),
+        (_, Some(id)) => FetchResult::Snapshot(id),
+        _ => FetchResult::Batches(decode_batches(&parts.records)?),
     };
     let answer = match error {
         Error::None => Answer::Fetch {

@@ -6,7 +6,7 @@ use pybroker_model::Uuid;
 use pybroker_protocol::codec::{
     Direction, ELEMENTS_MAX_TRUSTED, Registry, decode_value, encode_value,
 };
-use pybroker_quorum::{Answer, Ask, EpochEnd, Error, Fetched, ReplicaKey, Request, Response};
+use pybroker_quorum::{Answer, Ask, EpochEnd, Error, FetchResult, ReplicaKey, Request, Response};
 
 use super::{
     Api, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, Payload, ReplyTo, Sender, VOTE, api_of,
@@ -137,7 +137,7 @@ fn response(error: Error, answer: Answer<Bytes>) -> Response<Bytes> {
     }
 }
 
-fn fetched(fetched: Fetched<Bytes>) -> Answer<Bytes> {
+fn fetched(fetched: FetchResult<Bytes>) -> Answer<Bytes> {
     Answer::Fetch {
         high_watermark: 40,
         fetched,
@@ -152,9 +152,9 @@ fn responses_have_the_layout_and_come_back() {
         (0, Answer::Vote { granted: true }, Bytes::new()),
         (1, Answer::Empty, Bytes::new()),
         (2, Answer::Empty, Bytes::new()),
-        (3, fetched(Fetched::Batches(batches)), records.clone()),
-        (3, fetched(Fetched::Diverging(end(3, 20))), Bytes::new()),
-        (3, fetched(Fetched::Snapshot(end(3, 20))), Bytes::new()),
+        (3, fetched(FetchResult::Batches(batches)), records.clone()),
+        (3, fetched(FetchResult::Diverging(end(3, 20))), Bytes::new()),
+        (3, fetched(FetchResult::Snapshot(end(3, 20))), Bytes::new()),
         (4, Answer::Empty, records),
     ];
     for (ask, answer, bytes) in answers {

@@ -1,4 +1,4 @@
-//! Fetch: bytes, limits, waiting, refusals.
+//! Fetch: contents, limits, long polling, errors.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::{A, server_with_a, topic};
 fn bytes_come_by_sendfile_and_by_copy() {
     let server = server_with_a(2);
     let mut client = server.connect();
-    // Batches of 10 kB: answers below and above the threshold, also mixed in one response.
+    // Batches of 10 kB: slices below and above the sendfile threshold, also in one response.
     let value: Vec<u8> = (0..10_000u32).map(|number| number as u8).collect();
     for _ in 0..100 {
         assert_eq!(client.produce(9, A(), 0, &batch(&[&value])).error, 0);
@@ -55,7 +55,7 @@ fn bytes_come_by_sendfile_and_by_copy() {
             .collect();
         assert_eq!(sizes, if first == 0 { [100, 1] } else { [1, 100] });
     }
-    // The whole response has a limit as well, and the second partition is told of even if nothing fits.
+    // The response has a total limit too. It names the second partition even if none of its records fit.
     let mut fetch = Fetch {
         max_bytes: 15_000,
         ..Fetch::of(A(), 0, 0)
@@ -68,7 +68,7 @@ fn bytes_come_by_sendfile_and_by_copy() {
 
 #[test]
 fn one_reply_mixes_copies_and_file_slices() {
-    // Pieces of 20, 100 and 200 kB: the first megabyte of the smaller two is copied, everything else is sent.
+    // Slices of 20, 100 and 200 kB: the first megabyte of the smaller two is copied, the rest goes by sendfile.
     const SIZES: [usize; 3] = [20_000, 100_000, 200_000];
     let partitions = 30;
     let server = server_with_a(partitions);
@@ -121,7 +121,7 @@ fn records_that_left_the_page_cache_come_all_the_same() {
             warm.head.partition
         );
     }
-    // Where the file system can tell, the pool has read them.
+    // If the file system supports the check of the page cache, the pool has read them.
     eprintln!(
         "cold reads: {}",
         server.metric("pybroker_cold_reads_total") - before
@@ -232,7 +232,7 @@ fn a_waiting_fetch_is_told_of_a_deletion_and_a_stop() {
     };
     let sent = consumer.send(ApiKey::Fetch, 13, &wait.body(13));
     server.server.shutdown(Instant::now() + support::PATIENCE);
-    // Either answered with nothing, or not read any more.
+    // The server has either sent an empty response or stopped reading.
     if let Some(frame) = consumer.receive_frame() {
         assert_eq!(
             i32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]),

@@ -1,4 +1,4 @@
-//! Fetch sessions, and whom a new incarnation of a name is kept from.
+//! Fetch sessions, and clients that read an earlier incarnation of a topic name.
 
 use pybroker_protocol::hot::of_topic::{OfTopic, TopicRef};
 use pybroker_protocol::hot::offset_for_leader_epoch::{
@@ -33,7 +33,7 @@ fn sessions_tell_only_news() {
         assert_ne!(created.session, 0);
         assert_eq!(offsets(&created), [(0, vec![0]), (1, vec![])]);
         let id = created.session;
-        // The client moves on in partition 0 and hears nothing of what it knows.
+        // The client advances in partition 0. Unchanged partitions are not in the response.
         let next = |epoch, partitions, forgotten| Fetch {
             session: (id, epoch),
             partitions,
@@ -45,7 +45,7 @@ fn sessions_tell_only_news() {
         client.produce(9, A(), 1, &batch(&[b"y"]));
         let news = client.fetch(version, &next(2, vec![], vec![]));
         assert_eq!(offsets(&news), [(1, vec![0])]);
-        // Partition 1 still has what was not acknowledged by a new offset; partition 2 joins, 1 is forgotten.
+        // Partition 2 joins the session, partition 1 is forgotten.
         let joined = client.fetch(version, &next(3, vec![(A(), 2, 0, -1)], vec![(A(), 1)]));
         assert_eq!(offsets(&joined), [(2, vec![])]);
         let error =
@@ -64,7 +64,7 @@ fn sessions_tell_only_news() {
             error(client.fetch(other_kind, &next(4, vec![], vec![]))),
             (106, 0, 0)
         );
-        // The session goes on after these, and ends with epoch −1.
+        // These errors do not end the session; epoch −1 does.
         assert_eq!(
             error(client.fetch(version, &next(4, vec![], vec![]))),
             (0, id, 0)
@@ -104,7 +104,7 @@ fn a_session_survives_its_connection_when_it_waited() {
     );
     first.close();
     wait_until("the connection to end", || server.server.connections() == 0);
-    // Connections alternate between two threads: one of the next two lands on the session's.
+    // Connections alternate between two threads: one of the next two is on the session's thread.
     let codes: Vec<i16> = (0..2)
         .map(|_| {
             server
@@ -138,7 +138,7 @@ fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
     server.delete_topic(topic_id(1), 1);
     server.create_topic(topic_id(2), "a", 1, 6);
     client.produce(9, A(), 0, &batch(&[b"new"]));
-    // By id: gone. By name with an epoch: fenced. By name without: once out of range, then the new start.
+    // By id: unknown id. By name with an epoch: fenced. By name without: once out of range, then from the new start.
     assert_eq!(
         client.produce(13, A(), 0, &batch(&[b"x"])).error,
         ErrorCode::UNKNOWN_TOPIC_ID.0
@@ -172,7 +172,7 @@ fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
         out_of_range
     );
     assert_eq!(client.fetch(4, &sessionless).one().offsets(), [0]);
-    // With the new epoch, but a position of the old log, which would leave out what is before it.
+    // The new epoch with an offset of the old log: a read there would skip the records before it.
     client.produce(9, A(), 0, &batch(&[b"newer"]));
     let mut behind = Fetch::of(A(), 0, 1);
     behind.partitions[0].3 = 6;
@@ -189,7 +189,7 @@ fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
         assert_eq!(fenced, ErrorCode::FENCED_LEADER_EPOCH.0);
     }
     behind.partitions[0].3 = 7;
-    // Who asks where its epoch ends has a position of its own will.
+    // After OffsetForLeaderEpoch the client has chosen its position itself.
     let mut question = Vec::new();
     OffsetForLeaderEpochRequest {
         replica_id: -1,
@@ -210,6 +210,6 @@ fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
     let start = Fetch::of(A(), 0, 0);
     assert_eq!(careless.fetch(12, &start).one().head.error_code, 0);
     assert_eq!(careless.fetch(12, &behind).one().head.error_code, 0);
-    // Another connection never read the old one.
+    // Another connection has never read the old incarnation.
     assert_eq!(server.connect().fetch(4, &sessionless).one().offsets(), [0]);
 }

@@ -1,4 +1,4 @@
-//! A server in this process over real sockets, a control plane that the test plays, and a blocking client.
+//! A server in the test's process with real sockets, a control plane operated by the test, and a blocking client.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -39,7 +39,7 @@ use pybroker_server::metadata_view::{
 };
 use pybroker_storage::FlushMode;
 
-/// Nothing here takes this long unless it hangs.
+/// Limit of every wait: nothing takes this long unless it hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const BROKER_ID: i32 = 1;
 pub const CLUSTER_ID: &str = "test-cluster";
@@ -59,12 +59,12 @@ struct State {
 }
 
 impl FakeControlPlane {
-    /// At most so many requests in the queue.
+    /// Limit the number of requests in the queue.
     pub fn set_capacity(&self, capacity: usize) {
         self.state.lock().capacity = Some(capacity);
     }
 
-    /// The next request.
+    /// Wait for the next request and take it from the queue.
     pub fn next(&self) -> ControlRequest {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.state.lock();
@@ -119,15 +119,15 @@ impl ControlPlane for FakeControlPlane {
     }
 }
 
-/// A server on a free port, with what it logs.
+/// A server on a free port, and its log lines.
 pub struct TestServer {
     pub server: Server,
     pub control: Arc<FakeControlPlane>,
     pub disk: Disk,
     pub metadata: Arc<MetadataHolder>,
-    /// Where clients are served.
+    /// Address of the client listener.
     pub address: SocketAddr,
-    /// Where brokers are.
+    /// Address of the inter-broker listener.
     pub brokers_address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
 }
@@ -209,12 +209,12 @@ impl TestServer {
         )
     }
 
-    /// Hosts partitions of a topic here, as their leader, and tells clients of them.
+    /// Create a topic whose partitions this broker leads, and add it to the metadata.
     pub fn create_topic(&self, id: TopicId, name: &str, partitions: i32, leader_epoch: i32) {
         self.create_topic_with(id, name, partitions, leader_epoch, &[]);
     }
 
-    /// The same with settings.
+    /// Like `create`, with topic settings.
     pub fn create_topic_with(
         &self,
         id: TopicId,
@@ -226,7 +226,7 @@ impl TestServer {
         self.host(id, name, partitions, leader_epoch, settings, &[BROKER_ID]);
     }
 
-    /// The same for one partition with these replicas, all in sync.
+    /// Create a topic with one partition on these replicas, all in sync.
     pub fn create_replicated(&self, id: TopicId, name: &str, leader_epoch: i32, replicas: &[i32]) {
         self.host(id, name, 1, leader_epoch, &[], replicas);
     }
@@ -284,7 +284,7 @@ impl TestServer {
         });
     }
 
-    /// Deletes a topic.
+    /// Delete a topic.
     pub fn delete_topic(&self, id: TopicId, partitions: i32) {
         let removed = MetadataDelta {
             topics_removed: vec![id],
@@ -313,12 +313,12 @@ impl TestServer {
         Client::connect(self.address)
     }
 
-    /// To the listener where brokers are served.
+    /// Connect to the inter-broker listener.
     pub fn connect_as_broker(&self) -> Client {
         Client::connect(self.brokers_address)
     }
 
-    /// Waits until a line of the log contains this text.
+    /// Wait until a log line contains this text.
     pub fn wait_for_line(&self, text: &str) {
         wait_until(&format!("a line with {text:?}"), || {
             self.lines.lock().iter().any(|line| line.contains(text))
@@ -329,7 +329,7 @@ impl TestServer {
         self.lines.lock().clone()
     }
 
-    /// A metric's value without labels; 0 if there is none.
+    /// Return the value of a metric without labels; 0 if it does not exist.
     pub fn metric(&self, name: &str) -> f64 {
         let mut families = Families::default();
         self.server.collect_metrics(&mut families);
@@ -341,7 +341,7 @@ impl TestServer {
     }
 }
 
-/// Replicas in a directory of their own, which goes with the test.
+/// Replicas in a temporary directory.
 pub struct Disk {
     pub replicas: Arc<Replicas>,
     directory: tempfile::TempDir,
@@ -373,12 +373,12 @@ impl Disk {
         }
     }
 
-    /// The log directory.
+    /// Return the path of the log directory.
     pub fn path(&self) -> std::path::PathBuf {
         self.directory.path().join("data")
     }
 
-    /// Drops the logs from the page cache.
+    /// Drop the logs from the page cache.
     pub fn evict(&self) {
         for partition in std::fs::read_dir(self.directory.path().join("data"))
             .expect("listed")
@@ -397,7 +397,7 @@ impl Disk {
     }
 }
 
-/// Replicas that host nothing.
+/// Return replicas that host no partitions.
 pub fn no_replicas() -> Disk {
     Disk::new(FlushMode::Os)
 }
@@ -411,7 +411,7 @@ pub fn topic_id(number: u128) -> TopicId {
     TopicId::new(Uuid::from_u128(number)).expect("not zero")
 }
 
-/// Waits for a condition.
+/// Wait for a condition.
 pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
@@ -437,12 +437,12 @@ impl Client {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Send raw bytes.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).expect("the server reads");
     }
 
-    /// Sends a request; returns its correlation id.
+    /// Send a request; return its correlation id.
     pub fn send(&mut self, key: ApiKey, version: i16, body: &[u8]) -> i32 {
         let correlation = self.next_correlation;
         self.next_correlation += 1;
@@ -451,7 +451,7 @@ impl Client {
         correlation
     }
 
-    /// The next frame, without its length; `None` if the server has closed the connection.
+    /// Read the next frame, without its length; `None` if the server has closed the connection.
     pub fn receive_frame(&mut self) -> Option<Vec<u8>> {
         let mut length = [0; 4];
         if !self.read_or_closed(&mut length) {
@@ -471,7 +471,7 @@ impl Client {
         }
     }
 
-    /// The body of the next reply, which must be to this request.
+    /// Read the body of the next response, which must belong to this request.
     pub fn receive(&mut self, key: ApiKey, version: i16, correlation: i32) -> Vec<u8> {
         let frame = self.receive_frame().expect("a reply");
         let mut reader = Reader::new(&frame);
@@ -484,24 +484,24 @@ impl Client {
         reader.rest().to_vec()
     }
 
-    /// One request and its reply.
+    /// Send a request and return the body of its response.
     pub fn call(&mut self, key: ApiKey, version: i16, body: &[u8]) -> Vec<u8> {
         let correlation = self.send(key, version, body);
         self.receive(key, version, correlation)
     }
 
-    /// Asserts that the server closes the connection without another reply.
+    /// Assert that the server closes the connection without another response.
     pub fn expect_closed(&mut self) {
         assert_eq!(self.receive_frame(), None, "closed without a reply");
     }
 
     pub fn close(self) {
-        // The server may have closed it before.
+        // The server may have closed the connection already.
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
 
-/// A whole request frame.
+/// Return a request frame with its length and header.
 pub fn request_frame(key: ApiKey, version: i16, correlation: i32, body: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 4];
     let prefix = RequestPrefix {

@@ -1,4 +1,4 @@
-//! Requests about records, and their answers in a form that tests can hold.
+//! Produce and Fetch requests, and their decoded responses with owned data.
 
 use pybroker_model::{BatchBuilder, Batches, Codec, Uuid};
 use pybroker_protocol::ApiKey;
@@ -13,14 +13,14 @@ use pybroker_protocol::primitives::Span;
 
 use super::Client;
 
-/// A topic as requests name it: both, and the version decides.
+/// Name and id of a topic; the request's version decides which one is sent.
 #[derive(Debug, Clone, Copy)]
 pub struct TestTopic<'n> {
     pub name: &'n str,
     pub id: Uuid,
 }
 
-/// One batch of these values.
+/// Return one batch with these values.
 pub fn batch(values: &[&[u8]]) -> Vec<u8> {
     batch_with(Codec::None, values)
 }
@@ -42,7 +42,7 @@ fn put(buffer: &mut Vec<u8>, bytes: &[u8]) -> Span {
     }
 }
 
-/// A Produce of one batch each to these partitions.
+/// Encode a Produce request with one batch for each of these partitions.
 pub fn produce_body(
     version: impl Into<WireVersion>,
     acks: i16,
@@ -76,7 +76,7 @@ pub fn produce_body(
     body
 }
 
-/// Code, offset, message and leader hint of one partition's answer.
+/// A partition's part of a Produce response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProduceResult {
     pub index: i32,
@@ -113,7 +113,7 @@ pub fn read_produced(body: &[u8], version: impl Into<WireVersion>) -> Vec<Produc
 }
 
 impl Client {
-    /// Produces one batch with acks=all and gives its answer.
+    /// Produce one batch with acks=all and return the partition's response.
     pub fn produce(
         &mut self,
         version: impl Into<WireVersion>,
@@ -124,7 +124,7 @@ impl Client {
         self.produce_with(version, -1, topic, index, records)
     }
 
-    /// The same with other acks.
+    /// Like `produce`, with other acks.
     pub fn produce_with(
         &mut self,
         version: impl Into<WireVersion>,
@@ -146,7 +146,7 @@ impl Client {
     }
 }
 
-/// A Fetch.
+/// A Fetch request.
 #[derive(Debug, Clone)]
 pub struct Fetch<'n> {
     pub replica_id: i32,
@@ -251,7 +251,7 @@ pub struct FetchedPartition {
 }
 
 impl FetchedPartition {
-    /// Base offsets of the batches.
+    /// Return the base offsets of the batches.
     pub fn offsets(&self) -> Vec<i64> {
         Batches::new(&self.records)
             .map(|batch| batch.expect("whole batches").0.base_offset)
@@ -260,7 +260,7 @@ impl FetchedPartition {
 }
 
 impl FetchResult {
-    /// The only partition.
+    /// Return the only partition of the response.
     pub fn one(&self) -> &FetchedPartition {
         assert_eq!((self.error, self.partitions.len()), (0, 1), "{self:?}");
         &self.partitions[0]

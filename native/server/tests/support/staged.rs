@@ -1,4 +1,4 @@
-//! Staged appends as clients send them.
+//! IngestAppend requests of a client.
 
 use pybroker_model::TopicId;
 use pybroker_protocol::ApiKey;
@@ -8,7 +8,7 @@ use pybroker_replica::{IngestName, NewIngest, Replicas, TopicConfig};
 use super::records::batch;
 use super::{Client, now_ms};
 
-/// An ingest into a topic that is hosted; appends to it are taken from now on.
+/// Open an ingest into a hosted topic, so that it accepts appends.
 pub fn open_ingest(replicas: &Replicas, topic_id: TopicId) -> IngestName {
     let name = IngestName {
         topic_id,
@@ -25,7 +25,7 @@ pub fn open_ingest(replicas: &Replicas, topic_id: TopicId) -> IngestName {
     name
 }
 
-/// IngestAppend of one record for partition 0, by an attempt of its own.
+/// Encode an IngestAppend of one record for partition 0, from a new attempt.
 pub fn append_body(name: &IngestName, attempt: i64) -> Vec<u8> {
     let mut body = Vec::new();
     let mut writer = Writer::new(&mut body, true);
@@ -44,7 +44,7 @@ pub fn append_body(name: &IngestName, attempt: i64) -> Vec<u8> {
     body
 }
 
-/// Error, partition's error and next sequence of its answer; -1 where no partition is answered for.
+/// Read a response: error, error of the partition and next sequence; -1 if it has no partition.
 pub fn appended(client: &mut Client, correlation: i32) -> (i16, i16, i64) {
     let body = client.receive(ApiKey::IngestAppend, 0, correlation);
     let mut reader = Reader::new(&body);

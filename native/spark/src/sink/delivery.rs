@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 const THROTTLE_MAX: Duration = Duration::from_secs(30);
 
 /// A batch in flight.
-pub(super) struct Sent {
+pub(super) struct BatchInFlight {
     pub(super) topic: usize,
     pub(super) partition: i32,
     pub(super) batch: Batch,
@@ -28,15 +28,15 @@ pub(super) struct Sent {
 }
 
 /// A batch that failed, with its error.
-struct Failed {
+struct FailedBatch {
     /// The leader it was sent to.
     broker: i32,
-    sent: Sent,
+    sent: BatchInFlight,
     problem: Error,
 }
 
-impl Failed {
-    fn new(broker: i32, sent: Sent, problem: Error) -> Box<Self> {
+impl FailedBatch {
+    fn new(broker: i32, sent: BatchInFlight, problem: Error) -> Box<Self> {
         Box::new(Self {
             broker,
             sent,
@@ -47,7 +47,7 @@ impl Failed {
 
 impl Sink {
     /// Send a batch to its leader once there is room in the pipeline.
-    pub(super) fn dispatch(&mut self, sent: Sent) -> Result<()> {
+    pub(super) fn dispatch(&mut self, sent: BatchInFlight) -> Result<()> {
         let room = self.settings.in_flight_max - 1;
         self.drain(self.leader_of(&sent), room)?;
         // Draining may have changed the leader, so `send` checks again.
@@ -58,15 +58,15 @@ impl Sink {
     }
 
     /// Return the leader of the batch's partition; −1 if there is none.
-    fn leader_of(&self, sent: &Sent) -> i32 {
+    fn leader_of(&self, sent: &BatchInFlight) -> i32 {
         self.topics[sent.topic].leaders[sent.partition as usize].0
     }
 
-    fn send(&mut self, sent: Sent) -> core::result::Result<(), Box<Failed>> {
+    fn send(&mut self, sent: BatchInFlight) -> core::result::Result<(), Box<FailedBatch>> {
         let leader = self.leader_of(&sent);
         if leader < 0 {
             let problem = self.refused(&sent, ErrorCode::LEADER_NOT_AVAILABLE, None);
-            return Err(Failed::new(leader, sent, problem));
+            return Err(FailedBatch::new(leader, sent, problem));
         }
         let target = &self.topics[sent.topic].target;
         let staging = self.plan.staging.as_ref();
@@ -96,7 +96,7 @@ impl Sink {
                 }
                 Ok(())
             }
-            Err(problem) => Err(Failed::new(leader, sent, problem.into())),
+            Err(problem) => Err(FailedBatch::new(leader, sent, problem.into())),
         }
     }
 
@@ -111,7 +111,7 @@ impl Sink {
     }
 
     /// Read the oldest response of a broker. The inner error is retriable, with its batch.
-    fn take_answer(&mut self, broker: i32) -> Result<core::result::Result<(), Box<Failed>>> {
+    fn take_answer(&mut self, broker: i32) -> Result<core::result::Result<(), Box<FailedBatch>>> {
         let Some((request, sent)) = self
             .in_flight
             .get_mut(&broker)
@@ -149,13 +149,13 @@ impl Sink {
             Err(problem) => problem.into(),
         };
         if Self::may_pass(&problem) {
-            Ok(Err(Failed::new(broker, sent, problem)))
+            Ok(Err(FailedBatch::new(broker, sent, problem)))
         } else {
             Err(problem)
         }
     }
 
-    fn refused(&self, sent: &Sent, code: ErrorCode, detail: Option<&str>) -> Error {
+    fn refused(&self, sent: &BatchInFlight, code: ErrorCode, detail: Option<&str>) -> Error {
         let request = match &self.plan.staging {
             Some(staging) => format!("IngestAppend of {}", staging.ingest_id),
             None => "Produce".into(),
@@ -173,7 +173,7 @@ impl Sink {
         problem.may_pass() || problem.code() == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
     }
 
-    fn acknowledge(&mut self, sent: Sent, base_offset: i64) {
+    fn acknowledge(&mut self, sent: BatchInFlight, base_offset: i64) {
         let topic = &mut self.topics[sent.topic];
         if base_offset >= 0
             && let Some(written) = topic.written.get_mut(&sent.partition)
@@ -192,7 +192,7 @@ impl Sink {
     ///
     /// It looks up leaders while nothing is in flight to any broker: a batch must not overtake an earlier batch of its
     /// partition that the old leader has not answered yet.
-    fn recover(&mut self, first: Failed) -> Result<()> {
+    fn recover(&mut self, first: FailedBatch) -> Result<()> {
         let started = Instant::now();
         let patience = self.client.settings().delivery_timeout;
         let mut failed = Vec::new();
@@ -211,7 +211,7 @@ impl Sink {
             }
             sleep(self.client.settings().retry_backoff);
             self.find_leaders()?;
-            for Failed { sent, .. } in core::mem::take(&mut failed) {
+            for FailedBatch { sent, .. } in core::mem::take(&mut failed) {
                 if let Err(problem) = self.send(sent) {
                     self.set_aside(*problem, &mut failed);
                 }
@@ -223,7 +223,7 @@ impl Sink {
 
     /// Keep a batch for the retry. If its connection is lost, keep all batches sent over it, because their responses
     /// are lost too.
-    fn set_aside(&mut self, one: Failed, failed: &mut Vec<Failed>) {
+    fn set_aside(&mut self, one: FailedBatch, failed: &mut Vec<FailedBatch>) {
         let broker = one.broker;
         if matches!(one.problem, Error::Client(client::Error::Network { .. })) {
             self.client.drop_connection(Node::Broker(broker));
@@ -233,7 +233,7 @@ impl Sink {
                     problem: std::io::ErrorKind::ConnectionAborted.into(),
                 };
                 let problem = problem.into();
-                failed.push(Failed {
+                failed.push(FailedBatch {
                     broker,
                     sent,
                     problem,
@@ -244,7 +244,7 @@ impl Sink {
     }
 
     /// Read all outstanding responses of every broker.
-    fn settle(&mut self, failed: &mut Vec<Failed>) -> Result<()> {
+    fn settle(&mut self, failed: &mut Vec<FailedBatch>) -> Result<()> {
         let brokers: Vec<i32> = self.in_flight.keys().copied().collect();
         for broker in brokers {
             while self.in_flight.get(&broker).map_or(0, VecDeque::len) > 0 {

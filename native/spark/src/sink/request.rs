@@ -10,7 +10,7 @@ use pybroker_protocol::hot::produce_response::ProduceResponse;
 use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use super::delivery::Sent;
+use super::delivery::BatchInFlight;
 use super::{Target, Transaction};
 
 /// Supported versions of Produce: from 3 (message format 2); from 13 by topic id (KIP-516).
@@ -35,7 +35,7 @@ const INGEST_APPEND: RangeInclusive<i16> = 0..=0;
 
 /// Identity of staged batches: one attempt of one Spark task of one ingest (docs/staged-ingest.md).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Staging {
+pub struct StagingTarget {
     /// The ingest, or the stream.
     pub ingest_id: String,
     /// The stream's batch; −1 = none.
@@ -72,9 +72,9 @@ pub(super) fn crc_field(batch: &[u8]) -> &[u8] {
 pub(super) fn send(
     connection: &mut Connection,
     target: &Target,
-    staging: Option<&Staging>,
+    staging: Option<&StagingTarget>,
     settings: &ProduceHead<'_>,
-    sent: &Sent,
+    sent: &BatchInFlight,
 ) -> Result<InFlight> {
     let (key, version, flexible, head) = match staging {
         Some(staging) => append_head(connection, target, staging, sent)?,
@@ -95,7 +95,7 @@ fn produce_head(
     connection: &Connection,
     target: &Target,
     settings: &ProduceHead<'_>,
-    sent: &Sent,
+    sent: &BatchInFlight,
 ) -> Result<Head> {
     let mut version = connection.version_of(ApiKey::Produce, PRODUCE)?;
     if settings.transaction.is_some() {
@@ -125,8 +125,8 @@ fn produce_head(
 fn append_head(
     connection: &Connection,
     target: &Target,
-    staging: &Staging,
-    sent: &Sent,
+    staging: &StagingTarget,
+    sent: &BatchInFlight,
 ) -> Result<Head> {
     let version = connection.version_of(ApiKey::IngestAppend, INGEST_APPEND)?;
     let mut head = Vec::with_capacity(96);

@@ -23,7 +23,7 @@ struct Log {
     requests: usize,
 }
 
-type Shared = Arc<Mutex<Log>>;
+type SharedLog = Arc<Mutex<Log>>;
 
 impl Log {
     /// Append a batch as a broker does for an idempotent producer.
@@ -47,7 +47,7 @@ impl Log {
 
 /// Start a broker that appends to the log; `refuse` may answer a Produce instead, given the number of earlier ones.
 fn start(
-    log: &Shared,
+    log: &SharedLog,
     leaders: impl Fn(usize) -> Vec<i32> + Send + Sync + 'static,
     refuse: impl Fn(usize, &Request) -> Option<Reply> + Send + Sync + 'static,
 ) -> Broker {
@@ -81,13 +81,13 @@ fn write(sink: &mut Sink, rows: &[(i32, &str)]) -> Result<Vec<(i32, u64)>> {
     Ok(written.collect())
 }
 
-fn assert_holds(log: &Shared, expected: [&[&str]; 2]) {
+fn assert_holds(log: &SharedLog, expected: [&[&str]; 2]) {
     assert_eq!(log.lock().expect("the log").partitions, expected);
 }
 
 #[test]
 fn a_batch_does_not_overtake_one_that_the_leader_before_has_still_to_answer() {
-    let log = Shared::default();
+    let log = SharedLog::default();
     // Partition 0 moves to the second node; the sink learns of it when the first row of partition 1 is refused.
     let leaders = |before| match before {
         0 => vec![NODES[0], NODES[1]],
@@ -111,7 +111,7 @@ fn a_batch_does_not_overtake_one_that_the_leader_before_has_still_to_answer() {
 
 #[test]
 fn a_connection_to_the_next_leader_that_is_lost_is_opened_again() {
-    let log = Shared::default();
+    let log = SharedLog::default();
     let leaders = |before| vec![NODES[usize::from(before > 0)], NODES[0]];
     // The node is gone before it answers, and so is the next one.
     let broker = start(&log, leaders, |before, _| (before < 2).then_some(None));
@@ -123,7 +123,7 @@ fn a_connection_to_the_next_leader_that_is_lost_is_opened_again() {
 
 #[test]
 fn a_partition_without_leader_keeps_nobody_from_writing_to_another() {
-    let log = Shared::default();
+    let log = SharedLog::default();
     let broker = start(&log, |_| vec![NODES[0], NO_LEADER], |_, _| None);
     let mut sink = open(&broker, &[("delivery.timeout.ms", "300")]).expect("opens");
     let written = write(&mut sink, &[(0, "a"), (0, "b")]).expect("written");
@@ -133,7 +133,7 @@ fn a_partition_without_leader_keeps_nobody_from_writing_to_another() {
 
 #[test]
 fn batches_for_a_partition_without_leader_wait_for_it_in_order() {
-    let log = Shared::default();
+    let log = SharedLog::default();
     // There is always one partition without leader, three answers of Metadata long.
     let leaders = |before| match before % 6 {
         0..3 => vec![NODES[0], NO_LEADER],
@@ -152,7 +152,7 @@ fn batches_for_a_partition_without_leader_wait_for_it_in_order() {
 
 #[test]
 fn a_partition_that_gets_no_leader_ends_the_job_and_is_named() {
-    let log = Shared::default();
+    let log = SharedLog::default();
     let broker = start(&log, |_| vec![NODES[0], NO_LEADER], |_, _| None);
     let mut sink = open(&broker, &[("delivery.timeout.ms", "300")]).expect("opens");
     let rows = [(0, "a"), (0, "b"), (1, "k"), (1, "l")];

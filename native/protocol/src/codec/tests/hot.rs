@@ -22,15 +22,15 @@ use crate::hot::produce_response::ProduceResponse;
 use crate::primitives::{DecodeError, ELEMENTS_MAX, Writer};
 
 /// Decode a body with the typed codec and encode it again.
-type Typed = fn(&[u8], WireVersion, &mut Vec<u8>) -> Result<(), DecodeError>;
+type TypedRecoder = fn(&[u8], WireVersion, &mut Vec<u8>) -> Result<(), DecodeError>;
 
 /// Check that the typed codec reproduces the interpreter's bytes, and that both agree on mutants.
-fn agrees(name: &str, versions: std::ops::RangeInclusive<i16>, typed: Typed) {
+fn agrees(name: &str, versions: std::ops::RangeInclusive<i16>, typed: TypedRecoder) {
     agrees_in(Registry::Client, name, versions, typed);
 }
 
 /// Check the versions among brokers.
-fn agrees_among_brokers(name: &str, versions: std::ops::RangeInclusive<i16>, typed: Typed) {
+fn agrees_among_brokers(name: &str, versions: std::ops::RangeInclusive<i16>, typed: TypedRecoder) {
     agrees_in(Registry::InterBroker, name, versions, typed);
 }
 
@@ -38,7 +38,7 @@ fn agrees_in(
     registry: Registry,
     name: &str,
     versions: std::ops::RangeInclusive<i16>,
-    typed: Typed,
+    typed: TypedRecoder,
 ) {
     let same_opinion = |message: &Message, version: WireVersion, body: &[u8], rng: &mut StdRng| {
         for _ in 0..10 {
@@ -72,7 +72,7 @@ fn agrees_in(
 fn same_bytes(
     message: &Message,
     versions: impl Iterator<Item = WireVersion>,
-    typed: Typed,
+    typed: TypedRecoder,
     settle: fn(&Message, &mut Value),
     then: impl Fn(&Message, WireVersion, &[u8], &mut StdRng),
 ) {
@@ -95,7 +95,7 @@ fn same_bytes(
 
 #[test]
 fn produce_request() {
-    let typed: Typed = |body, version, out| {
+    let typed: TypedRecoder = |body, version, out| {
         let mut request = ProduceRequest::default();
         request.decode(body, version)?;
         request.encode(body, version, out);
@@ -107,7 +107,7 @@ fn produce_request() {
 
 #[test]
 fn produce_response() {
-    let typed: Typed = |body, version, out| {
+    let typed: TypedRecoder = |body, version, out| {
         ProduceResponse::decode(body, version)?.encode(version, out);
         Ok(())
     };
@@ -117,7 +117,7 @@ fn produce_response() {
 
 #[test]
 fn fetch_request() {
-    let typed: Typed = |body, version, out| {
+    let typed: TypedRecoder = |body, version, out| {
         let mut request = FetchRequest::default();
         // The KIP's version is laid out as the released one of that number.
         request.decode(body, version.number)?;
@@ -130,7 +130,7 @@ fn fetch_request() {
 
 #[test]
 fn fetch_response() {
-    let typed: Typed = |body, version, out| {
+    let typed: TypedRecoder = |body, version, out| {
         FetchResponse::decode(body, version)?.encode(version, out);
         Ok(())
     };
@@ -140,13 +140,13 @@ fn fetch_response() {
 
 #[test]
 fn list_offsets() {
-    let request: Typed = |body, version, out| {
+    let request: TypedRecoder = |body, version, out| {
         ListOffsetsRequest::decode(body, version)?.encode(version, out);
         Ok(())
     };
     agrees("ListOffsetsRequest", 0..=11, request);
     agrees_among_brokers("ListOffsetsRequest", 5..=6, request);
-    let response: Typed = |body, version, out| {
+    let response: TypedRecoder = |body, version, out| {
         ListOffsetsResponse::decode(body, version)?.encode(version, out);
         Ok(())
     };
@@ -218,13 +218,13 @@ fn metadata() {
 
 #[test]
 fn offset_for_leader_epoch() {
-    let request: Typed = |body, version, out| {
+    let request: TypedRecoder = |body, version, out| {
         OffsetForLeaderEpochRequest::decode(body, version)?.encode(version, out);
         Ok(())
     };
     agrees("OffsetForLeaderEpochRequest", 0..=4, request);
     agrees_among_brokers("OffsetForLeaderEpochRequest", 3..=4, request);
-    let response: Typed = |body, version, out| {
+    let response: TypedRecoder = |body, version, out| {
         OffsetForLeaderEpochResponse::decode(body, version)?.encode(version, out);
         Ok(())
     };
@@ -249,7 +249,7 @@ fn api_versions() {
             }
         }
     };
-    let typed: Typed = |body, version, out| {
+    let typed: TypedRecoder = |body, version, out| {
         ApiVersionsResponse::decode(body, version.number)?.encode(version.number, out);
         Ok(())
     };

@@ -186,18 +186,18 @@ fn what_is_held_is_written_together_and_told_together() {
     let dir =
         LogDir::open(temp.path(), &crate::LogDirOptions::new(1, "cluster".into())).expect("opens");
     let logs = many(&dir, "t", TopicId::random(), 40);
-    let heard = Arc::new(Heard::default());
+    let notified = Arc::new(WakeCount::default());
     for log in &logs {
-        let (heard, waker) = (Arc::clone(&heard), Waker::from(Arc::clone(&heard)));
+        let (notified, waker) = (Arc::clone(&notified), Waker::from(Arc::clone(&notified)));
         log.set_on_flush(Box::new(move |_, woken| {
-            if heard.told.fetch_add(1, Ordering::SeqCst) >= 40 {
+            if notified.told.fetch_add(1, Ordering::SeqCst) >= 40 {
                 woken.add(waker.clone());
             }
         }));
         append(log, "first");
         dir.flusher().request(log);
     }
-    wait(|| heard.told.load(Ordering::SeqCst) == 40);
+    wait(|| notified.told.load(Ordering::SeqCst) == 40);
     // The segments were synced; the journal has had nothing to do so far.
     let mut held = HeldFlushes::default();
     for log in &logs {
@@ -207,19 +207,19 @@ fn what_is_held_is_written_together_and_told_together() {
     assert!(!held.is_empty());
     assert_eq!(dir.flusher().journal_figures().flushes, 0);
     drop(held);
-    wait(|| !heard.at_wakes.lock().is_empty());
-    assert_eq!(*heard.at_wakes.lock(), [80], "woken once, after all");
+    wait(|| !notified.at_wakes.lock().is_empty());
+    assert_eq!(*notified.at_wakes.lock(), [80], "woken once, after all");
     assert_eq!(dir.flusher().journal_figures().flushes, 1);
 }
 
 /// Number of logs notified of a flush, and that number when a waiter woke.
 #[derive(Default)]
-struct Heard {
+struct WakeCount {
     told: AtomicU64,
     at_wakes: Mutex<Vec<u64>>,
 }
 
-impl Wake for Heard {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         let told = self.told.load(Ordering::SeqCst);
         self.at_wakes.lock().push(told);
