@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from pybroker.broker.offline.quorum_directory import read_image
+from pybroker.cli import cli
 from pybroker.client import NewTopic, TopicCollection, blocking
 from tests.quorum.scene import until
 from tests.quorum.test_joining import JoiningBroker, JoiningScene
@@ -144,6 +146,8 @@ def test_what_cannot_become_a_quorum(tmp_path: Path) -> None:
     settings, data = {**broker.settings, "metadata.store": "quorum"}, broker.data_dir
     assert "there is nothing to migrate" in migrate(settings, data, code=1)
     assert "use the settings for the metadata quorum" in migrate(ALONE, data, code=1)
+    same = CliRunner().invoke(cli, ["metadata", "migrate", "--from", "zookeeper", "--to", "zookeeper"])
+    assert "--from and --to name the same store" in same.output
     alone = PybrokerProcess(tmp_path, ALONE)
     alone.start()
     try:

@@ -94,6 +94,12 @@ def _refuse_unfinished(image: ClusterImage, unfinished: frozenset[str]) -> None:
         raise StartError(f"topic {name} has damaged metadata ({reason}). Repair or delete it first")
     for path in sorted(image.damaged_ingests):
         raise StartError(f"the ingest {path} has damaged metadata. Repair or delete it first")
+    old = {record.topic for record in image.deletions.values() if record.by_order}
+    for name in sorted(image.delete_orders | old):
+        raise StartError(
+            f"the deletion of topic {name}, which began without topic ids, is not complete. Start the cluster once "
+            "more as before, until `pybroker topics deletions` shows it as staged"
+        )
     for name in sorted(unfinished):
         raise StartError(
             f"not all replicas of topic {name} have its topic id. Start the cluster once more as before, until "

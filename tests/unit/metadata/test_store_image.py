@@ -72,6 +72,7 @@ def test_image_has_what_the_store_has_outside_the_controllers_image() -> None:
     [
         (znodes.topic_path("old"), TopicNode(None, {0: (1,)}).encode(), "topic old has no topic id yet"),
         (znodes.topic_id_path("orders"), znodes.TopicIdRecord(ID, 10).encode(), "not all replicas of topic orders"),
+        (znodes.old_deletion_path("orders"), b"", "the deletion of topic orders, which began without topic ids"),
         (znodes.state_path("orders", 0), b"{", "topic orders has damaged metadata"),
         (f"/ingest/open/{ID}/a", b"{", "has damaged metadata"),
         (BLOCK_PATH, b"{", "the metadata store is damaged"),
