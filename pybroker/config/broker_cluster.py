@@ -170,6 +170,56 @@ METADATA = (
         at_least(4096),
     ),
     ConfigKey(
+        "metadata.log.segment.ms",
+        LONG,
+        604_800_000,
+        (
+            "With metadata.store=quorum: a record begins another segment of the metadata log if the first record of "
+            "the last one is older than this, in ms."
+        ),
+        at_least(1),
+    ),
+    ConfigKey(
+        "metadata.log.dir",
+        STRING,
+        None,
+        (
+            "With metadata.store=quorum: the directory with the metadata log; one of log.dirs. Unset: the first of "
+            "log.dirs."
+        ),
+    ),
+    ConfigKey(
+        "metadata.max.retention.bytes",
+        LONG,
+        100 << 20,
+        (
+            "With metadata.store=quorum: old snapshots and segments of the metadata log are removed while all of them "
+            "are larger than this, in bytes; -1: no limit. The two newest snapshots and the segments since the older "
+            "one stay in any case."
+        ),
+        at_least(-1),
+    ),
+    ConfigKey(
+        "metadata.max.retention.ms",
+        LONG,
+        604_800_000,
+        (
+            "With metadata.store=quorum: snapshots of the metadata log that are older than this are removed, with the "
+            "segments that only they need, in ms; -1: no limit. The two newest snapshots stay in any case."
+        ),
+        at_least(-1),
+    ),
+    ConfigKey(
+        "metadata.max.idle.interval.ms",
+        INT,
+        0,
+        (
+            "With metadata.store=quorum: if nothing changes for this time, the controller appends a record without "
+            "effect to the metadata log, in ms; 0: never (Kafka: 500)."
+        ),
+        at_least(0),
+    ),
+    ConfigKey(
         "zookeeper.connect",
         STRING,
         None,

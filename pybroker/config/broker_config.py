@@ -181,6 +181,12 @@ class BrokerConfig(Mapping[str, Any]):
         return tuple(os.path.abspath(path) for path in self.get_list("log.dirs") or self.get_list("log.dir"))
 
     @property
+    def metadata_log_dir(self) -> str:
+        """The data directory with the log of a metadata quorum."""
+        named = self["metadata.log.dir"]
+        return os.path.abspath(named) if named else self.log_dirs[0]
+
+    @property
     def cordoned_log_dirs(self) -> tuple[str, ...]:
         """The data directories that get no new partitions."""
         named = self.get_list("cordoned.log.dirs")

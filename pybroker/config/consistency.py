@@ -276,6 +276,12 @@ def _cordoned(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         yield "cordoned.log.dirs", problem
 
 
+def _metadata_log(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    if config.metadata_log_dir not in config.log_dirs:
+        yield "metadata.log.dir", f"{config.metadata_log_dir} is not in log.dirs"
+
+
 def cordon_problem(config: BrokerConfig) -> str | None:
     """Return the problem of `cordoned.log.dirs`, or None."""
     if "*" in (named := config.get_list("cordoned.log.dirs")):
@@ -367,6 +373,7 @@ _WITHOUT_LISTENERS: tuple[Check, ...] = (
     _together,
     _directories,
     _cordoned,
+    _metadata_log,
     _groups,
     _retention,
     _connections_of_an_address,

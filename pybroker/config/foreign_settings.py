@@ -92,8 +92,7 @@ group.share.persister.class.name
 group.streams.topology.description.plugin.class
 initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
-log.dir.failure.timeout.ms log.message.downconversion.enable log.message.format.version metadata.log.dir
-metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+log.dir.failure.timeout.ms log.message.downconversion.enable log.message.format.version
 metrics.num.samples metrics.recording.level metrics.sample.window.ms num.replica.alter.log.dirs.threads
 offsets.commit.required.acks offsets.topic.compression.codec password.encoder.cipher.algorithm
 password.encoder.iterations password.encoder.key.length password.encoder.keyfactory.algorithm

@@ -125,6 +125,7 @@ OTHER_DEFAULT = {
     "controller.quorum.election.backoff.max.ms": "a dead controller is replaced earlier",
     "controller.quorum.fetch.timeout.ms": "a dead controller is replaced earlier",
     "controller.quorum.voters": "unset rather than empty",
+    "metadata.max.idle.interval.ms": "brokers report what they have applied, without records",
     "metadata.log.segment.bytes": "snapshots replace small segments sooner",
     "sasl.enabled.mechanisms": "the mechanisms that are served",
     "sasl.server.max.receive.size": "a stranger gets less",

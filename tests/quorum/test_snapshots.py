@@ -26,6 +26,7 @@ SEGMENT_BYTES = 8192
 TINY = {
     "metadata.log.max.record.bytes.between.snapshots": str(RECORD_BYTES),
     "metadata.log.segment.bytes": str(SEGMENT_BYTES),
+    "metadata.max.retention.bytes": "0",
 }
 RESOURCES = [ConfigResource(ConfigResourceType.TOPIC, f"t{number}") for number in range(TOPICS)]
 

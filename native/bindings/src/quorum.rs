@@ -175,6 +175,16 @@ impl MetadataQuorum {
                     "metadata.log.segment.bytes",
                     LogOptions::default().segment_bytes,
                 )?,
+                segment_ms: Settings(settings)
+                    .number("metadata.log.segment.ms", LogOptions::default().segment_ms)?,
+                retention_bytes: Settings(settings).number(
+                    "metadata.max.retention.bytes",
+                    LogOptions::default().retention_bytes,
+                )?,
+                retention_ms: Settings(settings).number(
+                    "metadata.max.retention.ms",
+                    LogOptions::default().retention_ms,
+                )?,
                 ..LogOptions::default()
             },
             fetch_bytes_max: FETCH_BYTES_MAX,

@@ -19,11 +19,21 @@ use crate::state_file::StateWrite;
 /// Number of flushed bytes after which the log syncs `flushed-offset`.
 const FLUSHED_FILE_INTERVAL_BYTES: u64 = 256 * 1024;
 
-/// Size limits of the log.
+/// Snapshots that the log keeps in any case.
+const SNAPSHOTS_MIN: usize = 2;
+
+/// Limits of the log.
 #[derive(Debug, Clone, Copy)]
 pub struct LogOptions {
     /// `metadata.log.segment.bytes`. A segment has at least one batch.
     pub segment_bytes: u64,
+    /// `metadata.log.segment.ms`: an append begins another segment if the first batch of the last one is older.
+    pub segment_ms: i64,
+    /// `metadata.max.retention.bytes`: old snapshots and segments are removed while all of them are larger. Negative: no
+    /// limit.
+    pub retention_bytes: i64,
+    /// `metadata.max.retention.ms`: older snapshots, and segments that they need, are removed. Negative: no limit.
+    pub retention_ms: i64,
     /// Maximum number of written bytes that no flush covers: the log flushes before it would exceed them. Recovery must
     /// use the same value.
     pub unsynced_bytes_max: u64,
@@ -33,6 +43,9 @@ impl Default for LogOptions {
     fn default() -> Self {
         Self {
             segment_bytes: 8 << 20,
+            segment_ms: i64::MAX,
+            retention_bytes: 0,
+            retention_ms: 0,
             unsynced_bytes_max: 1 << 20,
         }
     }
@@ -45,7 +58,7 @@ pub struct MetadataLog<F: Files> {
     options: LogOptions,
     /// Ascending by base offset. New batches go to the last segment; all others are on disk.
     segments: Vec<Segment<F>>,
-    /// The newest snapshot and, if kept, the one before it, oldest first. The log begins at the end of the first.
+    /// The kept snapshots, oldest first. The log begins at the end of the first.
     snapshots: Vec<EpochEnd>,
     end: i64,
     flushed: FlushedFile<F>,
@@ -185,7 +198,10 @@ impl<F: Files> MetadataLog<F> {
                 .map(|b: &Bytes| b.len() as u64)
                 .sum();
             let size = last.size + waiting + bytes.len() as u64;
-            if last.size + waiting > 0 && size > self.options.segment_bytes {
+            let old = last
+                .first_ms
+                .is_some_and(|first| context.timestamp_ms - first > self.options.segment_ms);
+            if last.size + waiting > 0 && (size > self.options.segment_bytes || old) {
                 self.write(&stored[written..])?;
                 written = stored.len();
                 self.roll()?;
@@ -201,6 +217,7 @@ impl<F: Files> MetadataLog<F> {
             let last = self.last_mut();
             let position = last.size + waiting;
             last.note(batch.base_offset, position);
+            last.first_ms.get_or_insert(context.timestamp_ms);
             self.end = batch.end_offset();
             stored.push(bytes);
         }
@@ -350,12 +367,17 @@ impl<F: Files> MetadataLog<F> {
         SnapshotWriter::begin(&self.files, header, endpoints, timestamp_ms)
     }
 
-    /// Record that this replica has completed a snapshot, and remove the files that the two newest snapshots do not
-    /// need. Return the new start of the log; `None` if a newer snapshot came from the leader meanwhile.
+    /// Record that this replica has completed a snapshot, and remove what exceeds the retention: snapshots except the
+    /// two newest ones, and the segments that only they need. Return the new start of the log; `None` if a newer
+    /// snapshot came from the leader meanwhile.
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn snapshot_written(&mut self, id: EpochEnd) -> Result<Option<EpochEnd>, LogError> {
+    pub fn snapshot_written(
+        &mut self,
+        id: EpochEnd,
+        now_ms: i64,
+    ) -> Result<Option<EpochEnd>, LogError> {
         if id.offset <= self.latest_snapshot().offset {
             if !self.snapshots.contains(&id) {
                 self.remove(&names::of_snapshot(id))?;
@@ -363,16 +385,41 @@ impl<F: Files> MetadataLog<F> {
             return Ok(None);
         }
         self.snapshots.push(id);
-        while self.snapshots.len() > 2 {
+        while self.snapshots.len() > SNAPSHOTS_MIN && self.exceeds_retention(now_ms)? {
             let oldest = self.snapshots.remove(0);
             self.remove(&names::of_snapshot(oldest))?;
+            self.remove_unneeded_segments()?;
         }
+        self.remove_unneeded_segments()?;
+        Ok(Some(self.start()))
+    }
+
+    fn remove_unneeded_segments(&mut self) -> Result<(), LogError> {
         let start = self.start();
         while self.segments.len() > 1 && self.segments[1].base_offset <= start.offset {
             let segment = self.segments.remove(0);
             self.remove(&segment.name)?;
         }
-        Ok(Some(start))
+        Ok(())
+    }
+
+    /// Return whether the log is too large, or its oldest snapshot too old.
+    fn exceeds_retention(&self, now_ms: i64) -> Result<bool, LogError> {
+        let (bytes_max, age_max_ms) = (self.options.retention_bytes, self.options.retention_ms);
+        if age_max_ms >= 0 {
+            let oldest = self.open_snapshot(self.start())?;
+            if now_ms.saturating_sub(oldest.timestamp_ms()) > age_max_ms {
+                return Ok(true);
+            }
+        }
+        let Ok(bytes_max) = u64::try_from(bytes_max) else {
+            return Ok(false);
+        };
+        let mut bytes: u64 = self.segments.iter().map(|segment| segment.size).sum();
+        for &id in &self.snapshots {
+            bytes += self.open_snapshot(id)?.size();
+        }
+        Ok(bytes > bytes_max)
     }
 
     /// Begin to fetch a snapshot from the leader.

@@ -92,7 +92,7 @@ pub(crate) fn recover<F: Files>(
         remove(files, &names::of_snapshot(id))?;
     }
     recovery.read_segments(&bases)?;
-    let snapshots = recovery.settle(&newest)?;
+    let snapshots = recovery.settle(&newest, &ids)?;
     let end = recovery.index.end_offset();
     if end < flushed.offset {
         let last = recovery.segments.last().map_or("", |segment| &segment.name);
@@ -163,7 +163,7 @@ fn newest_snapshot<F: Files>(
     }
 }
 
-/// Return the snapshot whose end is the start of the log: the one before the newest, if the log reaches back to it.
+/// Return the snapshot whose end is the start of the log: the oldest one to which the log reaches back.
 fn start_of<F: Files>(
     files: &F,
     ids: &[EpochEnd],
@@ -183,10 +183,11 @@ fn start_of<F: Files>(
             ),
         });
     }
-    if let [.., older, _] = ids
-        && first <= older.offset
-    {
-        match SnapshotReader::open(files, *older) {
+    let older = ids
+        .iter()
+        .filter(|id| (first..newest_id.offset).contains(&id.offset));
+    for id in older {
+        match SnapshotReader::open(files, *id) {
             Err(error) if error.is_damage() => notes.push(error.to_string()),
             opened => return opened,
         }
@@ -234,7 +235,7 @@ impl<F: Files> Recovery<'_, F> {
 
     fn read_segment(&mut self, base: i64, last: bool) -> Result<(), LogError> {
         let mut segment = Segment::open(self.files, base)?;
-        let mut positions = Vec::new();
+        let (mut positions, mut first_ms) = (Vec::new(), None);
         let mut next = base;
         let start = self.start.offset;
         let (index, endpoints) = (&mut self.index, &mut self.endpoints);
@@ -263,12 +264,14 @@ impl<F: Files> Recovery<'_, F> {
                 }
                 next = batch.end_offset();
                 positions.push((batch.base_offset, position));
+                first_ms.get_or_insert(header.max_timestamp);
                 Ok(())
             },
         )?;
         for (base_offset, position) in positions {
             segment.note(base_offset, position);
         }
+        segment.first_ms = first_ms;
         if let Some(invalid) = invalid {
             self.cut_torn_tail(&mut segment, next, &invalid, last)?;
         }
@@ -321,7 +324,11 @@ impl<F: Files> Recovery<'_, F> {
 
     /// Remove a log that the newest snapshot replaced, and ensure that there is a segment for appends. Return the ids
     /// of the snapshots.
-    fn settle(&mut self, newest: &SnapshotReader<F>) -> Result<Vec<EpochEnd>, LogError> {
+    fn settle(
+        &mut self,
+        newest: &SnapshotReader<F>,
+        ids: &[EpochEnd],
+    ) -> Result<Vec<EpochEnd>, LogError> {
         let header = newest.header();
         let id = header.id;
         let agrees =
@@ -332,8 +339,9 @@ impl<F: Files> Recovery<'_, F> {
                 remove(self.files, &segment.name)?;
             }
             self.sync_names()?;
-            if self.start != id {
-                remove(self.files, &names::of_snapshot(self.start))?;
+            let older = self.start.offset..id.offset;
+            for other in ids.iter().filter(|other| older.contains(&other.offset)) {
+                remove(self.files, &names::of_snapshot(*other))?;
             }
             self.notes.push(format!(
                 "the log up to offset {end} was dropped: the snapshot at {} replaces it",
@@ -346,10 +354,9 @@ impl<F: Files> Recovery<'_, F> {
         if self.segments.is_empty() {
             self.segments.push(Segment::create(self.files, id.offset)?);
         }
-        Ok(match self.start == id {
-            true => vec![id],
-            false => vec![self.start, id],
-        })
+        let start = self.start.offset;
+        let kept = ids.iter().filter(|other| other.offset >= start);
+        Ok(kept.copied().collect())
     }
 
     /// Flush the files, because a process that died may have left writes in the page cache. After this call, all data

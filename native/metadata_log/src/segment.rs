@@ -19,6 +19,8 @@ pub(crate) struct Segment<F: Files> {
     pub(crate) name: String,
     pub(crate) file: F::File,
     pub(crate) size: u64,
+    /// When its first batch was appended, if it has one.
+    pub(crate) first_ms: Option<i64>,
     /// Base offset and position of some batches, ascending.
     index: Vec<(i64, u64)>,
 }
@@ -59,6 +61,7 @@ impl<F: Files> Segment<F> {
             name,
             file,
             size,
+            first_ms: None,
             index: Vec::new(),
         }
     }
@@ -77,6 +80,9 @@ impl<F: Files> Segment<F> {
     /// Remove the batches from `position` on.
     pub(crate) fn forget(&mut self, position: u64) {
         self.size = position;
+        if position == 0 {
+            self.first_ms = None;
+        }
         let kept = self.index.partition_point(|&(_, at)| at < position);
         self.index.truncate(kept);
     }

@@ -70,7 +70,7 @@ impl AcknowledgedState {
         writer.append([&b"image"[..]])?;
         let id = writer.finish()?;
         self.snapshot = end;
-        log.snapshot_written(id).map(drop)
+        log.snapshot_written(id, 1).map(drop)
     }
 }
 

@@ -311,7 +311,7 @@ fn write_snapshot(log: &mut MetadataLog<Directory>, end: i64) -> Option<EpochEnd
             .expect("written");
     }
     let id = writer.finish().expect("on disk");
-    log.snapshot_written(id).expect("trimmed")
+    log.snapshot_written(id, 2_000).expect("trimmed")
 }
 
 fn records_of(log: &MetadataLog<Directory>) -> Vec<Bytes> {
@@ -364,6 +364,80 @@ fn two_snapshots_are_kept_and_the_log_since_the_older() {
         .filter(|name| name.contains("checkpoint"))
         .collect();
     assert_eq!(names.len(), 2, "{names:?}");
+}
+
+fn options(retention_bytes: i64, retention_ms: i64) -> LogOptions {
+    LogOptions {
+        retention_bytes,
+        retention_ms,
+        ..OPTIONS
+    }
+}
+
+#[test]
+fn snapshots_within_the_retention_are_kept() {
+    let (_root, path) = directory();
+    let all = contents(&filled(&path));
+    let reopen = |options| {
+        let files = Directory::open(&path).expect("a directory");
+        MetadataLog::open(files, options).expect("opened").0
+    };
+    let mut log = reopen(options(-1, -1));
+    for end in [13, 28, 33] {
+        assert_eq!(write_snapshot(&mut log, end), Some(EpochEnd::default()));
+    }
+    drop(log);
+    // All snapshots are older than 900 ms: two stay.
+    let mut log = reopen(options(-1, 900));
+    assert_eq!(log.start().offset, 0);
+    assert_eq!(contents(&log), all);
+    let start = write_snapshot(&mut log, 43);
+    assert_eq!(start.map(|start| start.offset), Some(33));
+    drop(log);
+    // Three snapshots and the log since the first one have more than one byte.
+    let mut log = reopen(options(1, -1));
+    let start = write_snapshot(&mut log, 58);
+    assert_eq!(start.map(|start| start.offset), Some(43));
+}
+
+#[test]
+fn old_segment_is_rolled_at_the_next_append() {
+    let (_root, path) = directory();
+    format(&path);
+    let files = Directory::open(&path).expect("a directory");
+    let options = LogOptions {
+        segment_bytes: 1 << 20,
+        segment_ms: 100,
+        ..OPTIONS
+    };
+    let open = || MetadataLog::open(files.clone(), options).expect("opened").0;
+    let append = |log: &mut MetadataLog<Directory>, timestamp_ms| {
+        let context = EncodeContext {
+            timestamp_ms,
+            voters: &voters(),
+            endpoints: &[],
+        };
+        let next = batch(log.end_offset(), 1, 1, Body::LeaderChange(key(1)));
+        log.append(&[next], &context).expect("appended");
+        segments(&path).len()
+    };
+    let mut log = open();
+    let state = QuorumState {
+        epoch: 1,
+        ..QuorumState::default()
+    };
+    log.state_write(state).run().expect("a state");
+    assert_eq!(append(&mut log, 1_000), 1);
+    assert_eq!(append(&mut log, 1_100), 1);
+    assert_eq!(append(&mut log, 1_101), 2);
+    log.close().expect("closed");
+    let mut log = open();
+    assert_eq!(append(&mut log, 1_201), 2);
+    assert_eq!(
+        append(&mut log, 1_202),
+        3,
+        "a restart does not change the age"
+    );
 }
 
 #[test]

@@ -20,6 +20,9 @@ type Log = MetadataLog<SimulatedFiles>;
 /// Small segments and few unsynced bytes, so that the log rolls and flushes by itself.
 const OPTIONS: LogOptions = LogOptions {
     segment_bytes: 1500,
+    segment_ms: i64::MAX,
+    retention_bytes: 0,
+    retention_ms: 0,
     unsynced_bytes_max: 1000,
 };
 
@@ -267,7 +270,7 @@ impl SimulatedDisk {
             content,
         };
         write_snapshot(&self.files, &snapshot).ok()?;
-        let start = self.log_mut().snapshot_written(header.id);
+        let start = self.log_mut().snapshot_written(header.id, 0);
         let start = start.expect("a good disk")?;
         for contents in [&mut self.cached, &mut self.durable] {
             let before = contents.snapshot.header.clone();

@@ -14,6 +14,7 @@ from pybroker.broker.cluster.quorum_events import BrokerHeartbeat, OfferVoter, Q
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.broker_sessions import BrokerSessions
 from pybroker.broker.controller.decision import require_broker_epoch
+from pybroker.broker.controller.idle_records import IdleRecords
 from pybroker.broker.controller.internal_events import FinalizeFeatures
 from pybroker.broker.controller.offset_relay import OffsetRelay
 from pybroker.broker.controller.outbox import MessageAnswered, Outbox
@@ -46,11 +47,12 @@ class QuorumTerms:
         *,
         offsets: AppliedOffsets,
         answer_fetches: Callable[[], None] = lambda: None,
+        idle_interval_s: float = 0,
         bootstrap_users: Mapping[str, Mapping[str, str]] = {},
         changes: VoterChanges | None = None,
     ) -> None:
         """`bootstrap_users` are the users of a new cluster. `answer_fetches` makes the node answer the waiting
-        fetches."""
+        fetches. `idle_interval_s`: `metadata.max.idle.interval.ms` in seconds."""
         self._bootstrap_users = bootstrap_users
         self._voter_changes = changes
         self._log = log
@@ -60,6 +62,7 @@ class QuorumTerms:
         self._sessions = BrokerSessions(
             broker_id, session_s, self._report, offsets, OffsetRelay(answer_fetches)
         )
+        self._idle = IdleRecords(log, epoch, lambda: loader.image.offset, idle_interval_s)
         self._report_event: Callable[[Event[Any]], None] = lambda event: None
         self.staged: StagedData = ImageStagedData(self._image)
         self.notes: BrokerNotes = ImageBrokerNotes(self._image)
@@ -89,7 +92,7 @@ class QuorumTerms:
     def watch(self, report: Callable[[Event[Any]], None]) -> RegistrationWatch:
         """Start the brokers' sessions."""
         self._report_event = report
-        return SessionWatch(self._sessions, self._image, self._bootstrap_users, self._voter_changes)
+        return SessionWatch(self._sessions, self._idle, self._image, self._bootstrap_users, changes=self._voter_changes)
 
     def outbox(
         self, broker_id: int, channels: Channels, between: str | None, answered: MessageAnswered
@@ -117,19 +120,23 @@ class SessionWatch:
     def __init__(
         self,
         sessions: BrokerSessions,
+        idle: IdleRecords,
         image: Callable[[], ClusterImage],
         bootstrap_users: Mapping[str, Mapping[str, str]],
+        *,
         changes: VoterChanges | None,
     ) -> None:
         self._voter_changes = changes
         self._bootstrap_users = bootstrap_users
         self._sessions = sessions
+        self._idle = idle
         self._image = image
 
     async def start(self) -> FinalizeFeatures | None:
         """Begin the sessions."""
         image = self._image()
         self._sessions.start(image)
+        self._idle.start()
         if self._voter_changes is not None:
             self._voter_changes.lead(True)
         return FinalizeFeatures(self._bootstrap_users) if image.features.metadata_version is None else None
@@ -138,6 +145,7 @@ class SessionWatch:
         """End the sessions."""
         if self._voter_changes is not None:
             self._voter_changes.lead(False)
+        await self._idle.stop()
         await self._sessions.stop()
 
 

@@ -443,7 +443,7 @@ def _rooms(dependencies: BrokerDependencies) -> Callable[[], Sequence[Room]]:
     rooms, quorum = dependencies.native.log_dirs.rooms, dependencies.quorum
     if quorum is None:
         return rooms
-    return lambda: with_metadata_log(rooms(), dependencies.config.log_dirs[0], quorum.full_refusals())
+    return lambda: with_metadata_log(rooms(), dependencies.config.metadata_log_dir, quorum.full_refusals())
 
 
 def _session(dependencies: BrokerDependencies) -> MetadataSession:

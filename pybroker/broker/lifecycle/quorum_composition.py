@@ -39,7 +39,7 @@ def quorum_election(
     """Build the election: each epoch that this node leads has a controller of its own."""
     session_s = dependencies.config.get_int("broker.session.timeout.ms") / 1000
 
-    bootstrap = BootstrapUsers(Path(dependencies.config.log_dirs[0]))
+    bootstrap = BootstrapUsers(Path(dependencies.config.metadata_log_dir))
     quorum.loader.follow(bootstrap.observe)
 
     changes = VoterChanges(quorum.node, dependencies.broker_id, dependencies.config.voters_wanted)
@@ -55,6 +55,7 @@ def quorum_election(
                 session_s,
                 offsets=quorum.reports.offsets,
                 answer_fetches=quorum.node.answer_fetches,
+                idle_interval_s=dependencies.config.get_int("metadata.max.idle.interval.ms") / 1000,
                 bootstrap_users=bootstrap.users,
                 changes=changes,
             )
@@ -115,7 +116,7 @@ def quorum_parts(
         quorum.addresses,
         status=quorum.status,
         broker_epoch=lambda: registration.epoch,
-        membership=VoterMembership(Path(config.log_dirs[0]), dependencies.broker_id, quorum.directory_id),
+        membership=VoterMembership(Path(config.metadata_log_dir), dependencies.broker_id, quorum.directory_id),
         offers=config.joins_voters,
     )
     return QuorumParts(registration, publisher, reports, offers)

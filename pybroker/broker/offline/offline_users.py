@@ -26,7 +26,7 @@ Place = Path | BrokerConfig
 def _before_start(config: BrokerConfig) -> Path:
     """Return the first log directory of a broker that founds a metadata quorum at its first start. Raises StartError if
     this broker will not found one."""
-    directory = Path(config.log_dirs[0])
+    directory = Path(config.metadata_log_dir)
     founder = min((voter.node_id for voter in config.voters), default=config.broker_id)
     if not config.voters and config.quorum_bootstrap:
         raise StartError(

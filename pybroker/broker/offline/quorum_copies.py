@@ -63,7 +63,7 @@ def metadata_directory(config: BrokerConfig) -> Path:
     """Return the directory of the metadata log. Raises StartError if the broker has its metadata elsewhere."""
     if not config.in_quorum:
         raise StartError(f"metadata.store is {config['metadata.store']}, not quorum: there is no metadata log")
-    return Path(config.log_dirs[0]) / METADATA_LOG_DIRECTORY
+    return Path(config.metadata_log_dir) / METADATA_LOG_DIRECTORY
 
 
 # --- backup -----------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def _snapshots(directory: Path) -> Iterator[tuple[int, int, Path]]:
 def _copy(config: BrokerConfig, source: Path, position: tuple[int, int], path: Path) -> Backup:
     with _checked_copy(source, position, path.parent) as (copy, timestamp_ms, voters):
         content = copy.read_bytes()
-        properties = read_properties_of(Path(config.log_dirs[0])) or {}
+        properties = read_properties_of(Path(config.metadata_log_dir)) or {}
         manifest = Manifest(
             cluster_id=properties.get("cluster.id", ""),
             node_id=config.broker_id,
@@ -191,7 +191,7 @@ def restore(config: BrokerConfig, made: Backup) -> Path | None:
 def own_directory_id(config: BrokerConfig, cluster_id: str) -> Uuid:
     """Return the id of the first log directory of a broker of the cluster; give a new directory an id. Raises
     StartError."""
-    first = Path(config.log_dirs[0])
+    first = Path(config.metadata_log_dir)
     properties = read_properties_of(first)
     if properties is None:
         made = Uuid.random()

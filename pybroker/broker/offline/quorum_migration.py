@@ -82,7 +82,7 @@ class _NewLog:
         """Raises StartError if other brokers could not reach this one."""
         self._config = config
         self._cluster_id = cluster_id
-        self._first = Path(config.log_dirs[0])
+        self._first = Path(config.metadata_log_dir)
         self._unfinished = self._first / UNFINISHED
         self._directory = self._first / METADATA_LOG_DIRECTORY
         if not own_addresses(config):

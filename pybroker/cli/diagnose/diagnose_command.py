@@ -199,7 +199,7 @@ def _of_metadata_log(archive: Archive, config: BrokerConfig) -> None:
 
     name, _ = RUNNING["quorum"]
     try:
-        found = {"metadata": image_document(read_image(Path(config.log_dirs[0])))}
+        found = {"metadata": image_document(read_image(Path(config.metadata_log_dir)))}
         archive.document(name, "the metadata in this broker's metadata log, without settings", found)
     except (StartError, OSError) as problem:
         archive.lacks(name, str(problem))

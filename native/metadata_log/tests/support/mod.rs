@@ -18,6 +18,9 @@ use pybroker_quorum::{Batch, Body, ReplicaKey, VoterSet};
 /// Segments of a few batches.
 pub(crate) const OPTIONS: LogOptions = LogOptions {
     segment_bytes: 600,
+    segment_ms: 1000,
+    retention_bytes: 0,
+    retention_ms: 0,
     unsynced_bytes_max: 4096,
 };
 

@@ -55,7 +55,7 @@ impl Driver {
 
     pub(super) fn on_snapshot_written(&mut self, id: EpochEnd) -> Result<(), LogError> {
         let header = self.quorum.snapshot_header(id.offset);
-        let start = self.log.snapshot_written(id)?;
+        let start = self.log.snapshot_written(id, self.clock.wall_ms())?;
         if let (Some(start), Some(header)) = (start, header) {
             self.step([Event::SnapshotWritten { header, start }]);
         }

@@ -37,8 +37,14 @@ TIMEOUTS = (
     "controller.quorum.fetch.timeout.ms",
     "controller.quorum.election.backoff.max.ms",
 )
+LOG_LIMITS = (
+    "metadata.log.segment.bytes",
+    "metadata.log.segment.ms",
+    "metadata.max.retention.bytes",
+    "metadata.max.retention.ms",
+)
 FOUNDING = "quorum-founding"
-"""File in the first log directory: this broker founds the cluster with the id in it."""
+"""File in the directory of the metadata log: this broker founds the cluster with the id in it."""
 ASK_S_MIN, ASK_S_MAX = 0.02, 0.5
 """First and longest pause between two rounds of questions for the cluster's id; each is twice as long as the one
 before.
@@ -87,16 +93,18 @@ async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[
     another broker. A broker without configured addresses founds a new cluster; so does the voter with the lowest id in
     `controller.quorum.voters` if no other broker answers. The others wait for them.
     """
+    _require_no_other_log(config)
     mark, stored = _founding_mark(config), stored_cluster_id(config.log_dirs)
     if mark.exists():
         return mark.read_text(), True
     others = _others(config)
     if stored is not None:
-        if not others and not (Path(config.log_dirs[0]) / METADATA_LOG_DIRECTORY).is_dir():
+        if not others and not (Path(config.metadata_log_dir) / METADATA_LOG_DIRECTORY).is_dir():
             raise StartError(
-                f"{config.log_dirs[0]} belongs to cluster {stored} and has no metadata log. To join the other brokers, "
-                "start with --join HOST:PORT. If the metadata is in ZooKeeper, move it with `pybroker metadata migrate "
-                "--from zookeeper --to quorum`. If the log was lost, use `pybroker cluster quorum restore`"
+                f"{config.metadata_log_dir} belongs to cluster {stored} and has no metadata log. To join the other "
+                "brokers, start with --join HOST:PORT. If the metadata is in ZooKeeper, move it with `pybroker "
+                "metadata migrate --from zookeeper --to quorum`. If the log was lost, use `pybroker cluster quorum "
+                "restore`"
             )
         return stored, False
     voters, here = VoterDirectory(config), config.broker_id
@@ -155,7 +163,7 @@ def _connector(config: BrokerConfig, login: Mapping[str, str]) -> Connector:
 
 
 def _founding_mark(config: BrokerConfig) -> Path:
-    return Path(config.log_dirs[0]) / FOUNDING
+    return Path(config.metadata_log_dir) / FOUNDING
 
 
 async def _ask(
@@ -192,11 +200,11 @@ async def open_quorum(
     """Open the node; the log directories have their ids by now. `metadata`: makes the data plane hand over fetches of
     the metadata topic. `founds`: format the node as the only voter of a new cluster. Raises StartError."""
     log.warning("%s", WARNING)
-    directory, here = Path(config.log_dirs[0]) / METADATA_LOG_DIRECTORY, config.broker_id
-    directory_id = Uuid.parse(directory_id_of(config.log_dirs[0]))
+    directory, here = Path(config.metadata_log_dir) / METADATA_LOG_DIRECTORY, config.broker_id
+    directory_id = Uuid.parse(directory_id_of(config.metadata_log_dir))
     others = _others(config)
     endpoints = voter_endpoint(config)
-    settings = {name: config.get_int(name) for name in (*TIMEOUTS, "metadata.log.segment.bytes")}
+    settings = {name: config.get_int(name) for name in (*TIMEOUTS, *LOG_LIMITS)}
     limits = SnapshotLimits(
         config.get_int("metadata.log.max.record.bytes.between.snapshots"),
         config.get_int("metadata.log.max.snapshot.interval.ms"),
@@ -242,6 +250,18 @@ async def open_quorum(
     node = NativeMetadataLog(parts, on_fatal)
     addresses = own_addresses(config)
     return OpenQuorum(node, transport, loader, known, seen, reports, directory_id, addresses)
+
+
+def _require_no_other_log(config: BrokerConfig) -> None:
+    """Raise StartError if another log directory has the metadata log: with an empty one this broker would be a new
+    replica, and perhaps found another cluster."""
+    for log_dir in config.log_dirs:
+        other = Path(log_dir) / METADATA_LOG_DIRECTORY
+        if log_dir != config.metadata_log_dir and other.exists():
+            raise StartError(
+                f"metadata.log.dir is {config.metadata_log_dir}, but the metadata log is in {other}. Set "
+                f"metadata.log.dir={log_dir}"
+            )
 
 
 def voter_endpoint(config: BrokerConfig) -> list[QuorumEndpoint]:
