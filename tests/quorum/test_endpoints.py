@@ -87,7 +87,21 @@ def test_voters_are_the_controllers_and_stay_registered(scene: ObserverScene) ->
     assert words is not None
     assert f"Broker {away} is a voter of the metadata quorum: remove it as a voter first" in words
 
+    def states() -> dict[int, str]:
+        rows = tool(scene, "list-endpoints", "--bootstrap-server", "--include-fenced-brokers").splitlines()[1:]
+        return {int(row.split()[0]): row.split()[-2] for row in rows}
+
+    stopped = {away: "fenced", OBSERVER: "fenced"}
+    assert states() == dict.fromkeys(scene.brokers, "unfenced") | stopped
+    with WireClient(scene.brokers[1].port) as client:
+        listed_brokers = client.call(m.DescribeClusterRequest(include_fenced_brokers=True), 2).brokers
+    ports = {broker.broker_id: broker.port for broker in listed_brokers if broker.is_fenced}
+    assert ports == {away: scene.brokers[away].port, OBSERVER: scene.observer.port}
+
     said = tool(scene, "unregister", "--bootstrap-controller", "--id", str(OBSERVER))
     assert f"Broker {OBSERVER} is no longer registered" in said
     with pytest.raises(ToolError, match=f"Broker {OBSERVER} is not registered"):
         tool(scene, "unregister", "--bootstrap-server", "--id", str(OBSERVER))
+    assert states() == dict.fromkeys(scene.brokers, "unfenced") | {away: "fenced"}
+    scene.start()
+    until(lambda: states() == dict.fromkeys(scene.brokers, "unfenced"))

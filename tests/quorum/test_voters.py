@@ -28,13 +28,13 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield scene
 
 
-def tool(scene: Scene, *arguments: str) -> str:
-    return run_tool("kafka-metadata-quorum", ["--bootstrap-server", scene.bootstrap, *arguments])
+def tool(scene: Scene, *arguments: str, how: str = "--bootstrap-server") -> str:
+    return run_tool("kafka-metadata-quorum", [how, scene.bootstrap, *arguments])
 
 
-def status(scene: Scene) -> dict[str, str]:
+def status(scene: Scene, how: str = "--bootstrap-server") -> dict[str, str]:
     """What the tool says, by the words before the colon."""
-    pairs = (line.partition(":") for line in tool(scene, "describe", "--status").splitlines())
+    pairs = (line.partition(":") for line in tool(scene, "describe", "--status", how=how).splitlines())
     return {name: value.strip() for name, _, value in pairs if value}
 
 
@@ -54,9 +54,10 @@ def ask(broker: QuorumBroker, request: Any, version: int) -> Any:
         return client.call(request, version)
 
 
-def test_kafkas_tool_describes_adds_and_removes_voters(scene: Scene, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["--bootstrap-server", "--bootstrap-controller"])
+def test_kafkas_tool_describes_adds_and_removes_voters(scene: Scene, tmp_path: Path, how: str) -> None:
     leader = scene.controller()
-    said = status(scene)
+    said = status(scene, how)
     assert int(said["LeaderId"]) == leader
     assert int(said["LeaderEpoch"]) > 0
     assert int(said["HighWatermark"]) > 0
@@ -65,7 +66,7 @@ def test_kafkas_tool_describes_adds_and_removes_voters(scene: Scene, tmp_path: P
     first = next(voter for voter in json.loads(said["CurrentVoters"]) if voter["id"] == 1)
     assert first["directoryId"] == directory_of(scene.brokers[1])
     assert first["endpoints"] == [scene.brokers[1].settings["listeners"].split(",")[1]]
-    lines = tool(scene, "describe", "--replication").splitlines()[1:]
+    lines = tool(scene, "describe", "--replication", how=how).splitlines()[1:]
     assert sorted((int(line.split()[0]), line.split()[-1]) for line in lines) == [
         (node, "Leader" if node == leader else "Follower") for node in (1, 2, 3)
     ]
@@ -73,7 +74,7 @@ def test_kafkas_tool_describes_adds_and_removes_voters(scene: Scene, tmp_path: P
     removed = next(node for node in scene.brokers if node != leader)
     broker = scene.brokers[removed]
     key = ["--controller-id", str(removed), "--controller-directory-id", directory_of(broker)]
-    tool(scene, "remove-controller", *key)
+    tool(scene, "remove-controller", *key, how=how)
     # It does not offer itself again, also after a restart.
     until(lambda: (broker.data_dir / "quorum-membership").read_text() == "removed")
     broker.stop()
@@ -88,7 +89,7 @@ def test_kafkas_tool_describes_adds_and_removes_voters(scene: Scene, tmp_path: P
         f"listener.security.protocol.map={broker.settings['listener.security.protocol.map']}\n"
         f"listeners={broker.settings['listeners'].split(',')[1]}\nlog.dirs={broker.data_dir}\n"
     )
-    tool(scene, "--command-config", str(file), "add-controller")
+    tool(scene, "--command-config", str(file), "add-controller", how=how)
     assert ids(status(scene)["CurrentVoters"]) == [1, 2, 3]
     # It counts: with it, and without another voter, the cluster decides.
     other = next(node for node in scene.brokers if node not in (leader, removed))

@@ -11,6 +11,7 @@ import msgspec
 from pybroker.broker.admin.partition_health import Conditions
 from pybroker.broker.cluster.queue_metrics import QueueFigures
 from pybroker.broker.metadata.control_messages import UpdateMetadataPartitionState
+from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.metadata_cache import CachedTopic, MetadataCache
 from pybroker.broker.metadata.store_session import MetadataSession
 from pybroker.broker.replicas.image_observers import PartitionChangeMetrics
@@ -37,9 +38,15 @@ class BrokerAddress(msgspec.Struct, frozen=True):
 class ClusterAdmin:
     """Describes the cluster from `MetadataCache`."""
 
-    def __init__(self, cache: MetadataCache, voters: Callable[[], frozenset[int]] | None = None) -> None:
+    def __init__(
+        self,
+        cache: MetadataCache,
+        image: Callable[[], ClusterImage],
+        voters: Callable[[], frozenset[int]] | None = None,
+    ) -> None:
         """`voters` returns the voters of the metadata quorum, if there is one."""
         self._cache = cache
+        self._image = image
         self._voters = voters
 
     @property
@@ -57,6 +64,15 @@ class ClusterAdmin:
         return [
             BrokerAddress(broker.id, endpoint.host, endpoint.port, broker.rack)
             for broker in self._cache.brokers.values()
+            for endpoint in broker.endpoints
+            if endpoint.listener == listener
+        ]
+
+    def fenced_brokers(self, listener: str) -> list[BrokerAddress]:
+        """Return the registered brokers that do not run and had the listener of the request."""
+        return [
+            BrokerAddress(broker.broker_id, endpoint.host, endpoint.port, broker.rack)
+            for broker in self._image().fenced.values()
             for endpoint in broker.endpoints
             if endpoint.listener == listener
         ]

@@ -1,7 +1,7 @@
 """DescribeCluster (key 60), versions 0–2.
 
 Behavior
-- A dead broker is not listed.
+- A dead broker is listed as fenced, on request, while it is registered.
 - Endpoint type 2 (controllers) lists the voters of the metadata quorum: brokers are controllers, too, and serve the
   controllers' requests at their listeners for clients.
 
@@ -42,14 +42,21 @@ def handle(
             error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
             error_message=f"This listener serves endpoint type {ENDPOINTS_OF_BROKERS} (brokers), not {kind}.",
         )
+    with_fenced = request.include_fenced_brokers and kind == ENDPOINTS_OF_BROKERS
+    fenced = cluster.fenced_brokers(context.listener) if with_fenced else []
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         brokers=[
             DescribeClusterResponse_DescribeClusterBroker(
-                broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
+                broker_id=broker.broker_id,
+                host=broker.host,
+                port=broker.port,
+                rack=broker.rack,
+                is_fenced=is_fenced,
             )
-            for broker in listed
+            for brokers, is_fenced in ((listed, False), (fenced, True))
+            for broker in brokers
         ],
         endpoint_type=kind,
         cluster_authorized_operations=(

@@ -465,7 +465,9 @@ def _services(
     roles: RoleReconciler,
 ) -> Services:
     native, config, view, controller = dependencies.native, dependencies.config, local.view, interbroker.controller
-    cluster = ClusterAdmin(local.cache, None if dependencies.quorum is None else dependencies.quorum.voter_ids)
+    cluster = ClusterAdmin(
+        local.cache, lambda: view.image, None if dependencies.quorum is None else dependencies.quorum.voter_ids
+    )
     gate = BrokerGate(config, local.authorizer) if config.in_cluster else None
     return Services(
         broker_id=dependencies.broker_id,

@@ -200,6 +200,8 @@ class ImageDelta(msgspec.Struct, frozen=True):
     """-1: unchanged."""
     outcomes: Mapping[Uuid, RequestOutcome] = {}
     forgotten_outcomes: tuple[Uuid, ...] = ()
+    fenced: tuple[BrokerImage, ...] = ()
+    """Registered brokers that do not run. Only snapshots of the metadata log have them."""
 
     @property
     def empty(self) -> bool:
@@ -295,6 +297,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     """The first producer id of the next block."""
     outcomes: Mapping[Uuid, RequestOutcome] = {}
     """The request deduplication log, by request id."""
+    fenced: Mapping[int, BrokerImage] = {}
+    """Registered brokers that do not run, as they were registered last."""
 
     @staticmethod
     def initial(controller_epoch: int) -> ClusterImage:
@@ -372,6 +376,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
         if delta.leaving or (leaving and (delta.brokers or delta.lost_brokers)):
             new_lives = frozenset(broker.broker_id for broker in delta.brokers)
             leaving = (leaving | frozenset(delta.leaving)) - new_lives - frozenset(delta.lost_brokers)
+        epochs = _changed(self.broker_epochs, delta.broker_epochs, delta.forgotten_brokers)
         orders = self.delete_orders
         if orders and (delta.removed or delta.dropped_orders):
             orders = orders.difference(delta.dropped_orders, (topic.name for topic in delta.removed))
@@ -410,7 +415,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
             ingest_folders=_changed(self.ingest_folders, delta.made_ingest_folders, delta.removed_ingest_folders),
             damaged_ingests=self.damaged_ingests,
             delete_orders=orders,
-            broker_epochs=_changed(self.broker_epochs, delta.broker_epochs, delta.forgotten_brokers),
+            broker_epochs=epochs,
             leaving=leaving,
             topic_ids=self.topic_ids or delta.raised,
             unclean_elections=self.unclean_elections,
@@ -419,7 +424,28 @@ class ClusterImage(msgspec.Struct, frozen=True):
             staged=_with_staged(self.staged, delta),
             next_producer_id=self.next_producer_id if delta.next_producer_id < 0 else delta.next_producer_id,
             outcomes=_changed(self.outcomes, delta.outcomes, delta.forgotten_outcomes),
+            fenced=_fenced(self, delta, brokers, epochs),
         )
+
+
+def _fenced(
+    before: ClusterImage, delta: ImageDelta, brokers: Mapping[int, BrokerImage], epochs: Mapping[int, int]
+) -> Mapping[int, BrokerImage]:
+    """Return the registered brokers that do not run after a change; none with a metadata store, whose registrations end
+    with the runs. `brokers` and `epochs` are those after the change."""
+    if not (delta.brokers or delta.lost_brokers or delta.fenced or delta.forgotten_brokers or delta.broker_epochs):
+        return before.fenced
+    registered = dict(before.brokers) | {broker.broker_id: broker for broker in delta.brokers}
+    lost = [registered[broker_id] for broker_id in delta.lost_brokers if broker_id in registered]
+    fenced = dict(before.fenced) | {broker.broker_id: broker for broker in (*delta.fenced, *lost)}
+    return {
+        broker_id: broker
+        for broker_id, broker in fenced.items()
+        if broker_id not in brokers
+        and broker_id not in delta.forgotten_brokers
+        and epochs.get(broker_id) != UNREGISTERED
+        and broker.incarnation != Uuid.ZERO
+    }
 
 
 def _with_acls(

@@ -54,6 +54,7 @@ class RandomDeltas:
             "states": lambda image: (),  # made of `topics` by as_told
             "removed": lambda image: self._some(image.topics.values()),
             "brokers": lambda image: tuple(self._broker(each) for each in self._some(range(5))),
+            "fenced": lambda image: tuple(self._broker(each) for each in self._some(range(5, 9))),
             "lost_brokers": lambda image: self._some(image.brokers),
             "broker_epochs": lambda image: {each: self.random.randrange(-1, 2**40) for each in self._some(range(5))},
             "forgotten_brokers": lambda image: self._some(image.broker_epochs),

@@ -440,7 +440,6 @@ UNREADABLE = {
     "an unknown ACL is removed": encode_record(m.RemoveAccessControlEntryRecord(A, 2, 3, "t")),
     "an unknown quota": encode_record(m.ClientQuotaRecord(key="x")),
     "an unknown mechanism": encode_record(m.RemoveUserScramCredentialRecord("u", 9)),
-    "a fenced broker": encode_record(m.RegisterBrokerRecord(broker_id=1)),
     "an unfenced broker": encode_record(m.BrokerRegistrationChangeRecord(1, 77, -1)),
     "a deletion without partitions": encode_record(
         m.NoOpRecord(deletions=[m.NoOpRecord_Deletion(topic_name="t", topic_id=A, same_data=True)])

@@ -1,7 +1,7 @@
 """Brokers as RegisterBrokerRecord, BrokerRegistrationChangeRecord and UnregisterBrokerRecord.
 
-The image contains the live brokers; their records say "registered, not fenced". A lost broker is "fenced", a broker
-that is about to stop is "in controlled shutdown", and a removed broker is "unregistered".
+The records of live brokers say "registered, not fenced". A lost broker is "fenced", a broker that is about to stop is
+"in controlled shutdown", and a removed broker is "unregistered". Only snapshots have registrations that are fenced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _PROTOCOL_NAMES = {number: name for name, number in SECURITY_PROTOCOL_NUMBERS.it
 def broker_frames(before: ClusterImage, delta: ImageDelta, facts: OwnFacts) -> Iterator[bytes]:
     """Yield the records of a delta's brokers."""
     for broker in delta.brokers:
-        yield encode_record(_registration(broker))
+        yield encode_record(_registration(broker, fenced=False))
+    for broker in delta.fenced:
+        yield encode_record(_registration(broker, fenced=True))
     for broker_id in delta.lost_brokers:
         yield encode_record(
             m.BrokerRegistrationChangeRecord(broker_id, _epoch(before, broker_id), fenced=FENCED)
@@ -42,7 +44,7 @@ def broker_frames(before: ClusterImage, delta: ImageDelta, facts: OwnFacts) -> I
         facts.add("broker_epochs", *epochs)
 
 
-def _registration(broker: BrokerImage) -> object:
+def _registration(broker: BrokerImage, *, fenced: bool) -> object:
     return m.RegisterBrokerRecord(
         broker_id=broker.broker_id,
         incarnation_id=broker.incarnation,
@@ -61,7 +63,7 @@ def _registration(broker: BrokerImage) -> object:
             m.RegisterBrokerRecord_BrokerFeature(feature.name, feature.lowest, feature.highest)
             for feature in broker.features
         ],
-        fenced=False,
+        fenced=fenced,
         emptied=broker.emptied,
         log_dir_paths=list(broker.log_dirs),
         cordoned_paths=list(broker.cordoned),
@@ -78,19 +80,19 @@ class BrokerReader:
 
     def __init__(self) -> None:
         self.registered: list[BrokerImage] = []
+        self.fenced: list[BrokerImage] = []
         self.lost: list[int] = []
         self.leaving: list[int] = []
         self.forgotten: list[int] = []
         self.epochs: dict[int, int] = {}
 
     def register(self, record: m.RegisterBrokerRecord) -> None:
-        if record.fenced:
-            raise UnreadableRecordError(f"the registration of broker {record.broker_id} is fenced")
         endpoints = tuple(
             Endpoint(endpoint.name, endpoint.host, endpoint.port, _protocol_name(endpoint.security_protocol))
             for endpoint in record.end_points
         )
-        self.registered.append(
+        brokers = self.fenced if record.fenced else self.registered
+        brokers.append(
             BrokerImage(
                 record.broker_id,
                 record.broker_epoch,

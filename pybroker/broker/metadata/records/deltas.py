@@ -134,6 +134,7 @@ class DeltaReader:
             removed=tuple(self._topics.removed),
             brokers=tuple(self._brokers.registered),
             lost_brokers=tuple(self._brokers.lost),
+            fenced=tuple(self._brokers.fenced),
             broker_epochs=self._brokers.epochs,
             forgotten_brokers=tuple(self._brokers.forgotten),
             leaving=tuple(self._brokers.leaving),

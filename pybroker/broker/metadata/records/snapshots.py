@@ -49,6 +49,7 @@ def _delta(image: ClusterImage) -> ImageDelta:
     return ImageDelta(
         topics=tuple(image.topics.values()),
         brokers=tuple(image.brokers.values()),
+        fenced=tuple(image.fenced.values()),
         broker_epochs=image.broker_epochs,
         leaving=tuple(sorted(image.leaving)),
         deletions=tuple(image.deletions.values()),
