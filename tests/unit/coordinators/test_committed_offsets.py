@@ -243,12 +243,41 @@ async def test_a_commit_in_flight_dies_with_its_topic() -> None:
     world.topics.create("orders")
     world.log.release()
     await world.settle()
-    assert await answered(outcome) == [ErrorCode.NONE]
+    assert await answered(outcome) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert committed(world) is None
     assert world.log.records[-1] == (encode_offset_key(OffsetKey(G, "orders", 0)), None)
     assert await commit(world, (0, 1)) == [ErrorCode.NONE]
     await world.restart()
     assert committed(world) == 1
+
+
+@pytest.mark.parametrize("lacking", [False, True])
+async def test_a_commit_in_flight_fails_if_its_topic_is_removed_and_comes_back(lacking: bool) -> None:
+    """A member is told that its commit succeeded only if an undelete restores it. `lacking`: the deletion record has no
+    offsets, because the coordinator answered the write fence too late."""
+    world = await orders()
+    assert await commit(world, (0, 5)) == [ErrorCode.NONE]
+    topic_id = world.topics.topic_id("orders")
+    assert topic_id is not None
+    record = world.groups.committed_for(topic_id)
+    world.lacking = lacking
+    world.log.hold = True
+    outcome = world.groups.commit(request((0, 9)))
+    pending = world.groups.commit(request((1, 9), producer=(7, 0)))
+    await world.settle()
+    world.remove_topic("orders")
+    world.topics.undelete("orders", topic_id)
+    world.groups.give_back(topic_id, "orders", record)
+    world.log.release()
+    await world.settle()
+    assert await answered(outcome) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert await answered(pending) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    for kept in world.kept:
+        kept()
+    await world.settle()
+    assert committed(world) == 5
+    await world.restart()
+    assert committed(world) == 5
 
 
 async def test_a_generation_from_before_cannot_commit_for_the_new_incarnation() -> None:

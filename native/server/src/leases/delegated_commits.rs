@@ -79,11 +79,19 @@ struct Gate {
 struct ShardOffsets {
     batches: u64,
     /// Commits being appended, or waiting for the disk or for replicas.
-    in_flight: HashMap<u64, Vec<MemberCommit>>,
+    in_flight: HashMap<u64, InFlight>,
     /// Committed offsets that were not taken over yet.
     done: HashMap<(Arc<str>, TopicId, i32), MemberCommit>,
     /// Number of offsets committed since the last query.
     count: u64,
+}
+
+/// One batch of commits that is not on disk yet.
+#[derive(Debug, Default)]
+struct InFlight {
+    commits: Vec<MemberCommit>,
+    /// A topic of the batch was deleted meanwhile: its deletion record may lack the commit.
+    topic_deleted: bool,
 }
 
 impl ShardCommits {
@@ -126,7 +134,8 @@ impl ShardCommits {
     /// Return the commits that are not on disk yet.
     pub fn in_flight(&self) -> Vec<MemberCommit> {
         let offsets = self.offsets.lock();
-        offsets.in_flight.values().flatten().cloned().collect()
+        let commits = offsets.in_flight.values().flat_map(|batch| &batch.commits);
+        commits.cloned().collect()
     }
 
     /// Drop the commits of a deleted group, including those in flight.
@@ -134,25 +143,39 @@ impl ShardCommits {
         self.offsets.lock().retain(|commit| *commit.group != *group);
     }
 
-    /// Drop the commits of a deleted topic, including those in flight.
+    /// Drop the commits of a deleted topic, including those in flight, which fail.
     pub fn drop_topic(&self, topic_id: TopicId) {
-        self.offsets
-            .lock()
-            .retain(|commit| commit.topic_id != topic_id);
+        let mut offsets = self.offsets.lock();
+        for batch in offsets.in_flight.values_mut() {
+            let mut commits = batch.commits.iter();
+            batch.topic_deleted |= commits.any(|commit| commit.topic_id == topic_id);
+        }
+        offsets.retain(|commit| commit.topic_id != topic_id);
     }
 
     fn began(&self, commits: Vec<MemberCommit>) -> u64 {
         let mut offsets = self.offsets.lock();
         offsets.batches += 1;
         let batch = offsets.batches;
+        let commits = InFlight {
+            commits,
+            topic_deleted: false,
+        };
         offsets.in_flight.insert(batch, commits);
         batch
     }
 
     /// Record that a batch is committed; its first record is at `base_offset`.
-    fn ended(&self, batch: u64, base_offset: i64) {
+    ///
+    /// # Errors
+    ///
+    /// `Deleted` if a topic of the batch was deleted meanwhile. The commits of its other topics count.
+    fn ended(&self, batch: u64, base_offset: i64) -> Result<(), PartitionError> {
         let mut offsets = self.offsets.lock();
-        let commits = offsets.in_flight.remove(&batch).unwrap_or_default();
+        let InFlight {
+            commits,
+            topic_deleted,
+        } = offsets.in_flight.remove(&batch).unwrap_or_default();
         offsets.count += commits.len() as u64;
         for mut commit in commits {
             commit.log_offset += base_offset;
@@ -165,6 +188,10 @@ impl ShardCommits {
                 }
             }
         }
+        if topic_deleted {
+            return Err(PartitionError::Deleted);
+        }
+        Ok(())
     }
 
     fn failed(&self, batch: u64) {
@@ -175,8 +202,8 @@ impl ShardCommits {
 impl ShardOffsets {
     fn retain(&mut self, keep: impl Fn(&MemberCommit) -> bool) {
         self.done.retain(|_, commit| keep(commit));
-        for commits in self.in_flight.values_mut() {
-            commits.retain(&keep);
+        for batch in self.in_flight.values_mut() {
+            batch.commits.retain(&keep);
         }
     }
 }
@@ -375,20 +402,21 @@ impl CommitLease {
         };
         let (sender, outcome) = oneshot::channel();
         let shard = Arc::clone(&self.shard);
-        let ended = move |outcome: &Result<(), PartitionError>| match outcome {
+        let ended = move |outcome: Result<(), PartitionError>| match outcome {
             Ok(()) => shard.ended(batch, info.base_offset),
-            Err(_) => shard.failed(batch),
+            Err(error) => {
+                shard.failed(batch);
+                Err(error)
+            }
         };
         let completed = ended.clone();
         let known = partition.committed(&info).tell(move |outcome| {
-            completed(&outcome);
             // The connection may have closed in the meantime.
-            drop(sender.send(outcome));
+            drop(sender.send(completed(outcome)));
         });
         match known {
             Some(result) => {
-                ended(&result);
-                match result {
+                match ended(result) {
                     Ok(()) => CommitOutcome::Committed,
                     // The record is in the log, and the next leader may commit it; committing it again is harmless.
                     Err(_) => CommitOutcome::Declined,

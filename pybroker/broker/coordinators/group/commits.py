@@ -22,7 +22,7 @@ from typing import Any
 
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup
 from pybroker.broker.coordinators.group.commit_fence import CommitFence
-from pybroker.broker.coordinators.group.offsets import CommittedOffset
+from pybroker.broker.coordinators.group.offsets import CommittedOffset, WrittenCommit
 from pybroker.broker.coordinators.group.records import (
     OffsetKey,
     OffsetValue,
@@ -264,17 +264,17 @@ class OffsetCommits:
             if error is ErrorCode.NONE:
                 self._statistics.offset_commits += len(accepted)
             for position, (index, topic_id, key, value) in enumerate(accepted):
-                shard.offsets.commit_ended(topic_id, key)
+                commit = begun[position]
+                shard.offsets.commit_ended(topic_id, key, commit)
                 answers[index] = error
-                # If the group or topic was deleted during the write, its tombstone follows this commit in the log: drop
-                # the commit.
+                if error is ErrorCode.NONE and commit.topic_removed:
+                    # The deletion record may lack the commit, which an undelete would then not restore.
+                    answers[index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    continue
+                # If the group was deleted during the write, its tombstone follows this commit in the log: drop the
+                # commit.
                 now = shard.groups.get(key.group)
-                if (
-                    error is ErrorCode.NONE
-                    and now is not None
-                    and now.identity is identity
-                    and self._topics.topic_name(topic_id) is not None
-                ):
+                if error is ErrorCode.NONE and now is not None and now.identity is identity:
                     shard.offsets.put(
                         key.group,
                         topic_id,
@@ -285,8 +285,9 @@ class OffsetCommits:
             finished(answers)
 
         records: list[Record] = []
+        begun: list[WrittenCommit] = []
         for _, topic_id, key, value in accepted:
-            shard.offsets.commit_began(topic_id, key)
+            begun.append(shard.offsets.commit_began(topic_id, key))
             records.append(encode_offset(key, value))
         shard.log.write(records, written)
 
@@ -305,8 +306,10 @@ class OffsetCommits:
                 shard.count(shard.transactions.written(pending, at))
             else:
                 shard.transactions.failed(pending)
-            for index, _, _, _ in accepted:
+            for index, topic_id, _, _ in accepted:
                 answers[index] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in TOO_LARGE else error
+                if error is ErrorCode.NONE and topic_id in pending.removed_topics:
+                    answers[index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             finished(answers)
 
         records = [encode_offset(key, value) for _, _, key, value in accepted]

@@ -59,6 +59,13 @@ class TopicOffsets(msgspec.Struct):
     partitions: dict[int, CommittedOffset] = {}
 
 
+class WrittenCommit(msgspec.Struct, eq=False):
+    """A commit that is being written."""
+
+    topic_removed: bool = False
+    """Whether its topic was removed meanwhile. The deletion record may lack the commit, so it must not succeed."""
+
+
 class MembersCommits(Protocol):
     """The delegated commits of data threads (`native.ShardCommits`)."""
 
@@ -87,7 +94,7 @@ class MembersCommits(Protocol):
         ...
 
     def drop_topic(self, topic_id: Uuid) -> None:
-        """Forget a deleted topic's commits, including those being written."""
+        """Forget a deleted topic's commits, including those being written, which then fail."""
         ...
 
 
@@ -98,7 +105,7 @@ class Offsets:
         self._of_members = of_members
         self._groups: dict[str, dict[Uuid, TopicOffsets]] = {}
         self._groups_by_topic: dict[Uuid, set[str]] = {}
-        self._in_flight: dict[tuple[Uuid, OffsetKey], int] = {}
+        self._in_flight: dict[tuple[Uuid, OffsetKey], list[WrittenCommit]] = {}
 
     def revoke_delegated(self) -> None:
         """Revoke delegated commits: until the current step of the event loop ends, only the coordinator commits."""
@@ -211,6 +218,9 @@ class Offsets:
     def drop_topic(self, topic_id: Uuid) -> None:
         self._take_over()
         self._of_members.drop_topic(topic_id)
+        for (in_topic, _), commits in self._in_flight.items():
+            for commit in commits if in_topic == topic_id else ():
+                commit.topic_removed = True
         for group in self._groups_by_topic.pop(topic_id, set()):
             topics = self._groups[group]
             del topics[topic_id]
@@ -223,16 +233,17 @@ class Offsets:
         for topic_id in self._groups.pop(group, {}):
             self._unlink(topic_id, group)
 
-    def commit_began(self, topic_id: Uuid, key: OffsetKey) -> None:
+    def commit_began(self, topic_id: Uuid, key: OffsetKey) -> WrittenCommit:
         """Note that a record for `key` is being written."""
-        self._in_flight[topic_id, key] = self._in_flight.get((topic_id, key), 0) + 1
+        commit = WrittenCommit()
+        self._in_flight.setdefault((topic_id, key), []).append(commit)
+        return commit
 
-    def commit_ended(self, topic_id: Uuid, key: OffsetKey) -> None:
+    def commit_ended(self, topic_id: Uuid, key: OffsetKey, commit: WrittenCommit) -> None:
         """Note that the record for `key` is durable or has failed."""
-        left = self._in_flight[topic_id, key] - 1
-        if left:
-            self._in_flight[topic_id, key] = left
-        else:
+        left = self._in_flight[topic_id, key]
+        left.remove(commit)
+        if not left:
             del self._in_flight[topic_id, key]
 
     def topic_in_flight(self, topic_id: Uuid) -> bool:

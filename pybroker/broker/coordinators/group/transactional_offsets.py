@@ -32,6 +32,8 @@ class PendingCommit(msgspec.Struct, eq=False):
     """Log offset of the commit's first record; −1 while it is being written."""
     markers: list[tuple[int, bool]] = []
     """(log offset, whether it is a commit marker) of markers that completed while this commit was being written."""
+    removed_topics: set[Uuid] = set()
+    """Topics that were removed while this commit was being written."""
 
 
 class Watch:
@@ -148,6 +150,10 @@ class TransactionalOffsets:
 
     def drop_topic(self, topic_id: Uuid) -> list[OffsetKey]:
         """Drop the pending offsets of a deleted incarnation; return their keys."""
+        for all_of_one in self._pending.values():
+            for pending in all_of_one:
+                if pending.at < 0:
+                    pending.removed_topics.add(topic_id)
         return [key for of, key in self._drop(lambda of, key: of == topic_id)]
 
     def drop_group(self, group: str) -> list[tuple[Uuid, OffsetKey]]:

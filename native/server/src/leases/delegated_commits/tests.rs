@@ -47,7 +47,7 @@ fn of_two_commits_the_later_record_counts_in_whatever_order_they_end() {
         let shard = shard();
         let batches = [7, 8].map(|offset| shard.began(vec![commit("g", 1, offset)]));
         for (batch, base_offset) in ends {
-            shard.ended(batches[batch], base_offset);
+            assert!(shard.ended(batches[batch], base_offset).is_ok());
         }
         let taken = shard.take();
         assert_eq!(taken.len(), 1);
@@ -61,7 +61,7 @@ fn what_has_failed_is_neither_on_its_way_nor_counted() {
     let batches = [1, 2].map(|topic| shard.began(vec![commit("g", topic, 5)]));
     shard.failed(batches[0]);
     assert_eq!(all_of(shard.in_flight()), [("g".to_owned(), topic_id(2))]);
-    shard.ended(batches[1], 0);
+    assert!(shard.ended(batches[1], 0).is_ok());
     assert_eq!((shard.take().len(), shard.take_count()), (1, 1));
     assert_eq!((shard.take().len(), shard.take_count()), (0, 0));
 }
@@ -76,7 +76,7 @@ fn a_group_and_a_topic_take_away_what_is_theirs_and_nothing_else() {
     };
     let shard = shard();
     let done = shard.began(everything());
-    shard.ended(done, 0);
+    assert!(shard.ended(done, 0).is_ok());
     shard.began(everything());
     shard.drop_group("g");
     let of_h = [1, 2].map(|topic| ("h".to_owned(), topic_id(topic)));
@@ -84,6 +84,19 @@ fn a_group_and_a_topic_take_away_what_is_theirs_and_nothing_else() {
     shard.drop_topic(topic_id(1));
     assert_eq!(all_of(shard.in_flight()), of_h[1..]);
     assert_eq!(all_of(shard.take()), of_h[1..]);
+}
+
+#[test]
+fn commits_of_a_topic_that_is_deleted_while_they_are_written_fail() {
+    let shard = shard();
+    let batch = shard.began(vec![commit("g", 1, 5), commit("g", 2, 5)]);
+    let other = shard.began(vec![commit("h", 2, 5)]);
+    shard.drop_topic(topic_id(1));
+    let ended = shard.ended(batch, 0);
+    assert!(matches!(ended, Err(PartitionError::Deleted)), "{ended:?}");
+    assert!(shard.ended(other, 2).is_ok());
+    let of_two = ["g", "h"].map(|group| (group.to_owned(), topic_id(2)));
+    assert_eq!(all_of(shard.take()), of_two);
 }
 
 #[test]
