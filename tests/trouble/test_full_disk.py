@@ -139,8 +139,8 @@ def test_a_full_disk_is_visible(room: Room, start_broker: StartBroker, tmp_path:
 
 @pytest.mark.checklist("C10")
 def test_the_only_disk_is_full(request: pytest.FixtureRequest, start_broker: StartBroker, tmp_path: Path) -> None:
-    """The metadata store lies there, too. Either CreateTopics is refused, or the broker stops with one line; after a
-    start with room again everything acknowledged is there.
+    """The metadata store lies there, too, and its reserve is used up. Either CreateTopics is refused, or the broker
+    stops with one line; after a start with room again everything acknowledged is there.
     """
     if not can_mount():
         _the_store_cannot_grow(start_broker)
@@ -149,6 +149,7 @@ def test_the_only_disk_is_full(request: pytest.FixtureRequest, start_broker: Sta
     broker = start_broker({"log.dirs": str(disk.path / "data")})
     create(broker, "t")
     sent = send(broker, "t", 0, VALUES)
+    (disk.path / "data" / "metadata.reserve").unlink()
     disk.fill()
     tight = send(broker, "t", 0, VALUES)
     assert set(tight.refused) == {"KAFKA_STORAGE_ERROR"}
@@ -163,6 +164,30 @@ def test_the_only_disk_is_full(request: pytest.FixtureRequest, start_broker: Sta
     assert not missing(sent.acknowledged | tight.acknowledged, read(broker, "t", 0))
     for number in range(created):
         assert read(broker, f"more-{number}", 0) == {}, "a topic that was made is there"
+    create(broker, "again")
+    assert not send(broker, "again", 0, VALUES).refused
+    broker.stop()
+
+
+def test_topics_are_purged_on_the_only_disk_which_is_full(make_disk: MakeDisk, start_broker: StartBroker) -> None:
+    """The metadata store lies there, too, and keeps space for the commands that make room; also for a start."""
+    disk = make_disk(64)
+    broker = start_broker({"log.dirs": str(disk.path / "data")})
+    create(broker, "t")
+    send(broker, "t", 0, VALUES)
+    disk.fill()
+    broker.kill()
+    broker.start()
+    where = ("--bootstrap-server", broker.bootstrap)
+    for command in (
+        ("configs", "alter", "--topic", "t", "--add-config", "retention.ms=86400000"),
+        ("topics", "delete", "t", "--now", "--yes"),
+    ):
+        done = pybroker(*command, *where)
+        assert done.returncode == 0, done.stderr + broker.log_tail()
+    assert "metadata store: the disk is full; released a part of the reserve" in broker.log_tail()
+    assert not (disk.path / "data" / "t-0").exists()
+    disk.free()
     create(broker, "again")
     assert not send(broker, "again", 0, VALUES).refused
     broker.stop()

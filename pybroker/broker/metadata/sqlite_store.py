@@ -3,7 +3,8 @@
 Guarantees: when an operation returns, it is on disk (WAL with synchronous=FULL); a multi is one transaction; after a
 crash the store opens with the last committed state. They require that fsync works. After a failed commit or fsync the
 content of the disk is unknown, and nothing is retried: the store closes itself, reports the failure, and the broker
-stops.
+stops. There is one exception: a disk without space refuses a transaction as a whole, which the store then repeats with
+space of `disk_reserve`.
 
 One thread owns the connection and the watches. Calls queue up for it in order: the event loop never waits for the disk.
 Watches fire in the order of the changes, and before the caller of the change gets the result.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from pybroker.broker.metadata.disk_reserve import DiskReserve
 from pybroker.broker.metadata.metadata_store import (
     ANY_VERSION,
     Create,
@@ -52,6 +55,9 @@ FORMAT = 1
 APPLICATION_ID = 0x70796272
 """Marks the file as pybroker's ("pybr")."""
 
+FULL_BYTES = 64 << 10
+"""SQLite's files need about as much when they are opened; a disk with less is full."""
+
 T = TypeVar("T")
 
 
@@ -63,6 +69,7 @@ class EmbeddedStore:
     ) -> None:
         self._path = directory / FILE_NAME
         self._lock = DirectoryLock(directory / LOCK_NAME)
+        self._reserve = DiskReserve(directory)
         self._loop = loop
         self._on_fatal = on_fatal
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="metadata")
@@ -183,16 +190,28 @@ class EmbeddedStore:
         except OSError as problem:
             raise StartError(f"log.dirs: cannot use {directory}: {problem.strerror}") from None
         try:
-            self._open_locked()
+            while True:
+                try:
+                    self._open_locked()
+                    break
+                except sqlite3.Error as problem:
+                    if not (_is_full(self._path.parent, problem) and self._reserve.release()):
+                        raise
         except sqlite3.Error as problem:
             self._lock.release()
-            raise StartError(
-                f"cannot open the metadata store {self._path}: {problem}. Restore it from a backup; if its disk "
-                "has failed, repair the disk first. Nothing was changed."
-            ) from problem
+            raise self._cannot_open(problem) from problem
         except BaseException:
             self._lock.release()
             raise
+        self._reserve.fill()
+
+    def _cannot_open(self, problem: sqlite3.Error) -> StartError:
+        if _is_full(self._path.parent, problem):
+            return StartError(f"cannot open the metadata store {self._path}: the disk is full. Make room, start again.")
+        return StartError(
+            f"cannot open the metadata store {self._path}: {problem}. Restore it from a backup; if its disk "
+            "has failed, repair the disk first. Nothing was changed."
+        )
 
     def _open_locked(self) -> None:
         new = not self._path.exists()
@@ -266,16 +285,32 @@ class EmbeddedStore:
         connection = self._connection
         if connection is None:
             raise StoreClosedError("the metadata store is closed")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            results, events = self._table.apply(operations, self._session_id, int(time.time() * 1000))
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
+        while True:
+            try:
+                results, events = self._commit(connection, operations)
+                break
+            except sqlite3.Error as problem:
+                if problem.sqlite_errorcode != sqlite3.SQLITE_FULL or not self._reserve.release():
+                    raise
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+        self._reserve.fill()
         if self._data_watches or self._child_watches:
             self._fire(events)
         return results
+
+    def _commit(
+        self, connection: sqlite3.Connection, operations: Sequence[Operation]
+    ) -> tuple[list[OperationResult], list[WatchEvent]]:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            done = self._table.apply(operations, self._session_id, int(time.time() * 1000))
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        return done
 
     def _fire(self, events: list[WatchEvent]) -> None:
         for event in events:
@@ -287,3 +322,14 @@ class EmbeddedStore:
                     watches += self._child_watches.pop(event.path, [])
             for watch in watches:
                 self._loop.call_soon_threadsafe(watch, event)
+
+
+def _is_full(directory: Path, problem: sqlite3.Error) -> bool:
+    """Return whether a full disk caused the failure: SQLite reports it as an I/O error while it opens a file."""
+    code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return True
+    if code not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) or not hasattr(os, "statvfs"):
+        return False
+    disk = os.statvfs(directory)
+    return disk.f_bavail * disk.f_frsize < FULL_BYTES
