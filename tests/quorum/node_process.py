@@ -51,7 +51,7 @@ class Image:
     def snapshot_loaded(self, records: list[bytes]) -> None:
         self.records += records
 
-    def snapshot_ended(self, end: SnapshotEnd) -> None:
+    async def snapshot_ended(self, end: SnapshotEnd) -> None:
         assert self.applied == end.end_offset
 
     def committed(self, batch: CommittedRecords) -> None:

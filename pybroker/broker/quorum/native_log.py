@@ -144,11 +144,11 @@ class NativeMetadataLog:
         """Gather them."""
         self._pieces.append(records)
 
-    def snapshot_ended(self, end: SnapshotEnd) -> None:
+    async def snapshot_ended(self, end: SnapshotEnd) -> None:
         """Pass the snapshot on, unless it has no records, as after formatting."""
         pieces, self._pieces = self._pieces, []
         if pieces and self._listener is not None:
-            self._listener.snapshot(SnapshotPosition(end.end_offset, end.epoch), pieces)
+            await self._listener.snapshot(SnapshotPosition(end.end_offset, end.epoch), pieces)
         self._cutter.replaced(self._snapshot_ms)
 
     def committed(self, batch: CommittedRecords) -> None:

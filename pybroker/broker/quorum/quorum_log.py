@@ -57,8 +57,8 @@ class CommitLatency(msgspec.Struct):
 class LogListener(Protocol):
     """Owns a node's copy of the log."""
 
-    def snapshot(self, position: SnapshotPosition, pieces: Sequence[Sequence[bytes]]) -> None:
-        """Replace everything by the records of a snapshot."""
+    async def snapshot(self, position: SnapshotPosition, pieces: Sequence[Sequence[bytes]]) -> None:
+        """Replace everything by the records of a snapshot. No batch comes meanwhile."""
         ...
 
     def committed(self, batch: CommittedBatch) -> None:

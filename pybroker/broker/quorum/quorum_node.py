@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, Protocol
@@ -35,6 +36,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
+TURN_S = 0.01
+"""Time after which the delivery of records pauses for the event loop's other work."""
 REPEAT_S = 60.0
 """Interval of the warning while the disk is full again and again."""
 
@@ -48,8 +51,9 @@ class QuorumListener(Protocol):
     def snapshot_loaded(self, records: list[bytes]) -> None:
         """Add records of the snapshot."""
 
-    def snapshot_ended(self, end: SnapshotEnd) -> None:
-        """The snapshot is complete: the image is that of the log up to the snapshot's end."""
+    async def snapshot_ended(self, end: SnapshotEnd) -> None:
+        """The snapshot is complete: make its image, that of the log up to the snapshot's end. Nothing else is delivered
+        meanwhile."""
 
     def committed(self, batch: CommittedRecords) -> None:
         """Apply a batch. The batch is empty if it has only control records of the quorum."""
@@ -122,6 +126,13 @@ class QuorumNode:
         self._proposals: dict[int, asyncio.Future[ProposalOutcome]] = {}
         self._requests: dict[int, asyncio.Future[bytes]] = {}
         self._fd: int | None = None
+        self._deliveries: deque[Any] = deque()
+        """Outputs about records, in order. The listener has not got them yet."""
+        self._loading: asyncio.Task[None] | None = None
+        """The listener makes the image of a snapshot."""
+        self._continues = False
+        """The next iteration of the loop goes on with the delivery."""
+        self._failed = False
         self.room = LogRoom(loop.time)
 
     def start(self) -> None:
@@ -136,6 +147,11 @@ class QuorumNode:
             await asyncio.to_thread(self._native.stop)
         finally:
             self._take()
+            while (self._deliveries or self._loading is not None) and not self._failed:
+                if self._loading is not None:
+                    await asyncio.gather(self._loading, return_exceptions=True)
+                else:
+                    self._deliver()
             if self._fd is not None:
                 self._loop.remove_reader(self._fd)
                 self._fd = None
@@ -226,21 +242,59 @@ class QuorumNode:
         if self._fd is None:
             return
         for item in self._native.take():
+            if isinstance(item, QuorumRequest):
+                self._send(item)
+            elif isinstance(item, QuorumResponse):
+                complete(self._requests.get(item.handle), item.body)
+            elif isinstance(item, QuorumFailure):
+                self._on_fatal(FatalError(f"the metadata log failed: {item.message}"))
+            else:
+                self._deliveries.append(item)
+        if not self._continues:
+            self._deliver()
+
+    def _go_on(self) -> None:
+        self._continues = False
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Pass outputs on in order, until it is the turn of the loop's other work."""
+        end = self._loop.time() + TURN_S
+        while self._deliveries and self._loading is None and not self._failed:
+            item = self._deliveries.popleft()
+            if isinstance(item, SnapshotEnd):
+                self._loading = self._loop.create_task(self._listener.snapshot_ended(item), name="metadata-snapshot")
+                self._loading.add_done_callback(self._loaded)
+                return
             try:
                 self._take_one(item)
-            except Exception:  # Whatever it is: the image lacks the record now, so the broker must not go on.
-                log.exception("metadata record failed to apply")
-                self._on_fatal(FatalError("a committed metadata record cannot be applied"))
-                self._loop.remove_reader(self._fd)
-                self._fd = None
+            except Exception as problem:
+                self._fail(problem)
+            if self._deliveries and self._loop.time() >= end and not self._continues:
+                self._continues = True
+                self._loop.call_soon(self._go_on)
                 return
 
+    def _loaded(self, loading: asyncio.Task[None]) -> None:
+        self._loading = None
+        if loading.cancelled():
+            return
+        problem = loading.exception()
+        if problem is not None:
+            self._fail(problem)
+        self._deliver()
+
+    def _fail(self, problem: BaseException) -> None:
+        """Stop the broker: whatever the problem is, the image lacks the record now."""
+        self._failed = True
+        log.error("metadata record failed to apply", exc_info=problem)
+        self._on_fatal(FatalError("a committed metadata record cannot be applied"))
+        if self._fd is not None:
+            self._loop.remove_reader(self._fd)
+            self._fd = None
+
     def _take_one(self, item: Any) -> None:
-        if isinstance(item, QuorumRequest):
-            self._send(item)
-        elif isinstance(item, QuorumResponse):
-            complete(self._requests.get(item.handle), item.body)
-        elif isinstance(item, CommittedRecords):
+        if isinstance(item, CommittedRecords):
             self._listener.committed(item)
         elif isinstance(item, ProposalOutcome):
             complete(self._proposals.get(item.proposal), item)
@@ -252,14 +306,10 @@ class QuorumNode:
             self._listener.snapshot_loaded(item.records)
         elif isinstance(item, SnapshotStart):
             self._listener.snapshot_began(item)
-        elif isinstance(item, SnapshotEnd):
-            self._listener.snapshot_ended(item)
         elif isinstance(item, QuorumWarning):
             log.warning("metadata log: %s", item.message)
         elif isinstance(item, QuorumRoom):
             self.room.observe(item.problem)
-        elif isinstance(item, QuorumFailure):
-            self._on_fatal(FatalError(f"the metadata log failed: {item.message}"))
 
 
 def complete(waiting: asyncio.Future[Any] | None, value: Any) -> None:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -36,6 +37,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
+APART_PARTITIONS_MIN = 1_000
+"""Number of partitions from which on a thread derives this broker's first messages."""
 AGAIN_S = 30.0
 """Delay before failed orders are repeated."""
 
@@ -175,7 +178,7 @@ class BrokerMetadataPublisher:
         mine = after.brokers.get(self._broker_id)
         here = mine is not None and mine.incarnation == self._incarnation
         epoch = mine.epoch if here and mine is not None else -1
-        messages = self._messages(change) if here else []
+        messages = await self._messages(change) if here else []
         first = messages[0] if messages else None
         shown = first.change if isinstance(first, UpdateCluster) else change.delta or after
         await self._view.follow(after, shown)
@@ -196,13 +199,16 @@ class BrokerMetadataPublisher:
         self._view.has_applied(after.controller_epoch, after.offset)
         self._listener.applied(after.offset)
 
-    def _messages(self, change: ImageChange) -> list[ControlRequest]:
+    async def _messages(self, change: ImageChange) -> list[ControlRequest]:
         before, after, delta = change
         broadcast = self._broadcast()
         mine = after.brokers[self._broker_id]
         if delta is None or mine.epoch != self._epoch:
             self._visibility.forget()
-            return broadcast.introductions(after, {self._broker_id}, after.offset)[self._broker_id]
+            derive = partial(broadcast.introductions, after, {self._broker_id}, after.offset)
+            # In a large cluster, use a thread: it must not block the event loop, which serves clients.
+            large = sum(len(topic.partitions) for topic in after.topics.values()) >= APART_PARTITIONS_MIN
+            return (await asyncio.to_thread(derive) if large else derive())[self._broker_id]
         messages = broadcast.changes(before, after, in_full(after, delta), after.offset, {self._broker_id}).get(
             self._broker_id, []
         )

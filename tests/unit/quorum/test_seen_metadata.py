@@ -38,8 +38,9 @@ class Broker:
         self.loader = MetadataLoader(self.problems.append)
         self.seen = SeenMetadata(directory, self.loader, self.problems.append)
 
-    def snapshot(self, end_offset: int, epoch: int) -> None:
-        self.loader.snapshot(SnapshotPosition(end_offset, epoch), list(image_to_records(ClusterImage.initial(epoch))))
+    async def snapshot(self, end_offset: int, epoch: int) -> None:
+        pieces = list(image_to_records(ClusterImage.initial(epoch)))
+        await self.loader.snapshot(SnapshotPosition(end_offset, epoch), pieces)
 
     def commit(self, end_offset: int, epoch: int) -> None:
         self.loader.committed(CommittedBatch(end_offset, epoch, [RECORD]))
@@ -52,7 +53,7 @@ class Broker:
 async def test_log_with_the_position_is_accepted_and_remembered(tmp_path: Path) -> None:
     broker = Broker(tmp_path, SeenPosition(3, 20))
     assert broker.seen.offset == 20
-    broker.snapshot(10, 2)
+    await broker.snapshot(10, 2)
     broker.commit(15, 2)
     broker.commit(20, 3)
     broker.commit(25, 4)
@@ -84,14 +85,14 @@ async def test_log_without_the_position_is_refused(tmp_path: Path, positions: li
 
 async def test_snapshot_beyond_the_position_is_accepted(tmp_path: Path) -> None:
     broker = Broker(tmp_path, SeenPosition(3, 20))
-    broker.snapshot(30, 5)
+    await broker.snapshot(30, 5)
     broker.seen.caught_up()
     assert not broker.problems
 
 
 async def test_snapshot_of_an_older_epoch_beyond_the_position_is_refused(tmp_path: Path) -> None:
     broker = Broker(tmp_path, SeenPosition(3, 20))
-    broker.snapshot(30, 2)
+    await broker.snapshot(30, 2)
     assert broker.refused
 
 
