@@ -47,8 +47,10 @@ INDEXED_BY_PARTITION = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
 class QuorumAnswers(Protocol):
     """Answers other nodes of the metadata quorum."""
 
-    async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
-        """Return the body of a response. Raises ValueError for another message."""
+    async def answer(self, api_key: int, api_version: int, body: bytes, *, at_once: bool = False) -> bytes:
+        """Return the body of a response; with `at_once` a Fetch does not wait for records. Raises ValueError for
+        another message.
+        """
         ...
 
 
@@ -67,7 +69,8 @@ async def handle(
     if [[getattr(partition, index) for partition in topic.partitions] for topic in request.topics] != [[0]]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The request must name partition 0 of the metadata topic only.")
     try:
-        body = await quorum.answer(key, version, encode(request, version))
+        at_once = key == ApiKey.FETCH and offsets is not None and offsets.must_answer(request.applied_version)
+        body = await quorum.answer(key, version, encode(request, version), at_once=at_once)
     except ValueError as problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"No message of the metadata quorum: {problem}") from None
     response = decode(key, version, body, False, interbroker=True)

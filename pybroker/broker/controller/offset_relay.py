@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+from pybroker.broker.quorum.applied_offsets import AppliedOffsets
+
 PAUSE_S = 0.005
 """Minimum time between two relays: all brokers get each of them."""
 
@@ -14,7 +16,8 @@ PAUSE_S = 0.005
 class OffsetRelay:
     """The relay of one controller; on the loop's thread."""
 
-    def __init__(self, answer_fetches: Callable[[], None]) -> None:
+    def __init__(self, offsets: AppliedOffsets, answer_fetches: Callable[[], None]) -> None:
+        self._offsets = offsets
         self._answer_fetches = answer_fetches
         self._awaited: dict[int, list[int]] = {}
         """Broker → ends of the changes that made it a leader and that it has not applied, ascending."""
@@ -52,6 +55,7 @@ class OffsetRelay:
 
     def _relay(self) -> None:
         self._due = False
+        self._offsets.relayed = self._offsets.version
         self._answer_fetches()
         self._pause = asyncio.get_running_loop().call_later(PAUSE_S, self._end_pause)
 

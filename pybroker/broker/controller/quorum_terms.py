@@ -60,7 +60,7 @@ class QuorumTerms:
         self._epoch = epoch
         self._broker_id = broker_id
         self._sessions = BrokerSessions(
-            broker_id, session_s, self._report, offsets, OffsetRelay(answer_fetches)
+            broker_id, session_s, self._report, offsets, OffsetRelay(offsets, answer_fetches)
         )
         self._idle = IdleRecords(log, epoch, lambda: loader.image.offset, idle_interval_s)
         self._report_event: Callable[[Event[Any]], None] = lambda event: None

@@ -17,6 +17,8 @@ class AppliedOffsets:
         self.version = secrets.randbits(62)
         """Grows with every change. Replicas repeat the version that they received last, so each process begins at a
         number of its own."""
+        self.relayed = self.version
+        """The newest version that replicas must get without waiting for records."""
         self.received = NO_VERSION
         """The version that this broker received last from a leader."""
         self._offsets: dict[int, int] = {}
@@ -34,6 +36,11 @@ class AppliedOffsets:
     def follow(self, changed: Callable[[], None]) -> None:
         """Call `changed` after each change; it must be quick."""
         self._followers.append(changed)
+
+    def must_answer(self, version: int) -> bool:
+        """Return whether a replica that has this version must get the offsets at once: it was not waiting for records
+        when the others got them."""
+        return version != NO_VERSION and not self.relayed <= version <= self.version
 
     def note(self, broker_id: int, offset: int) -> None:
         """Note a broker's report."""

@@ -89,9 +89,9 @@ class NativeMetadataLog:
         """The node on this loop."""
         return self._node
 
-    async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
+    async def answer(self, api_key: int, api_version: int, body: bytes, *, at_once: bool = False) -> bytes:
         """Return the response to another node's request. Raises ValueError for what is no message of the quorum."""
-        return await self._node.answer(api_key, api_version, body)
+        return await self._node.answer(api_key, api_version, body, at_once=at_once)
 
     def status(self) -> QuorumStatus:
         """Return what this node knows of the quorum."""

@@ -189,13 +189,15 @@ class QuorumNode:
         """Answer all fetches that wait for records, if this node leads: the responses carry something new."""
         self._native.answer_fetches()
 
-    async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
-        """Return the body of the response to another node's request. Raises ValueError if the body is not a request of
-        the quorum.
+    async def answer(self, api_key: int, api_version: int, body: bytes, *, at_once: bool = False) -> bytes:
+        """Return the body of the response to another node's request; with `at_once` a Fetch does not wait for records.
+        Raises ValueError if the body is not a request of the quorum.
         """
         handle = next(self._numbers)
         response: asyncio.Future[bytes] = self._loop.create_future()
         self._native.receive_request(handle, api_key, api_version, body)
+        if at_once:
+            self._native.answer_fetches()
         self._requests[handle] = response
         try:
             return await response

@@ -15,7 +15,8 @@ BROKER = BrokerImage(2, 7, (), None)
 async def test_no_wait_outlives_the_term() -> None:
     """A decision that the log has committed while the controller stops asks for the brokers after `stop`."""
     image = msgspec.structs.replace(ClusterImage.initial(1), brokers={2: BROKER})
-    sessions = BrokerSessions(1, 60, lambda _: None, AppliedOffsets(), OffsetRelay(lambda: None))
+    offsets = AppliedOffsets()
+    sessions = BrokerSessions(1, 60, lambda _: None, offsets, OffsetRelay(offsets, lambda: None))
     sessions.start(image)
     before = sessions.applied([2], 100)
     await sessions.stop()

@@ -11,7 +11,7 @@ import pytest
 from pybroker.broker.api import quorum_messages
 from pybroker.broker.cluster.quorum_events import BrokerHeartbeat
 from pybroker.broker.controller.offset_relay import OffsetRelay
-from pybroker.broker.quorum.applied_offsets import AppliedOffsets
+from pybroker.broker.quorum.applied_offsets import NO_VERSION, AppliedOffsets
 from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid, decode, encode
@@ -35,7 +35,8 @@ class Node:
         topic = ib.FetchResponse_FetchableTopicResponse(topic_id=Uuid.METADATA, partitions=[partition])
         self.body = encode(ib.FetchResponse(responses=[topic]), 13)
 
-    async def answer(self, api_key: int, api_version: int, body: bytes) -> bytes:
+    async def answer(self, api_key: int, api_version: int, body: bytes, *, at_once: bool = False) -> bytes:
+        self.at_once = at_once
         assert (api_key, api_version) == (1, 13)
         assert decode(1, 13, body, True, interbroker=True).applied_offset == REQUEST.applied_offset
         return self.body
@@ -96,7 +97,8 @@ async def test_waiting_fetches_are_answered_when_a_new_leader_has_applied_its_ch
         if len(answered) == 2:
             twice.set()
 
-    relay = OffsetRelay(answer_fetches)
+    offsets = AppliedOffsets()
+    relay = OffsetRelay(offsets, answer_fetches)
     relay.expect((2, 3), 50)
     relay.applied(2, 49)
     assert answered == []
@@ -108,3 +110,20 @@ async def test_waiting_fetches_are_answered_when_a_new_leader_has_applied_its_ch
     await asyncio.sleep(0.01)
     assert len(answered) == 2, "no change made it a leader"
     relay.stop()
+
+
+def test_a_replica_that_missed_a_relay_gets_the_offsets_at_once() -> None:
+    offsets, node = AppliedOffsets(), Node(ErrorCode.NONE)
+
+    def waits(version: int) -> bool:
+        controller: Any = FakeController()
+        request = msgspec.structs.replace(REQUEST, applied_version=version)
+        asyncio.run(quorum_messages.handle(node, offsets, controller, CONTEXT, request))
+        return not node.at_once
+
+    first = offsets.version
+    offsets.note(2, 50)
+    assert waits(first), "no replica needs this offset"
+    offsets.relayed = offsets.version
+    versions = (first, offsets.version, offsets.version + 1, NO_VERSION)
+    assert [waits(version) for version in versions] == [False, True, False, True]
