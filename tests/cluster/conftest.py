@@ -12,14 +12,11 @@ from tests.support.stores import clusters_on
 
 LATER = {
     "test_clients": "not run with a quorum yet",
-    "test_deadlines": "not run with a quorum yet",
     "test_ingest_trouble": "two of three brokers end, and the tests behind it find no controller",
-    "test_offset_not_available": "not run with a quorum yet",
     "test_overwritten": "passes, but took 270 s",
     "test_power_cuts": "not run with a quorum yet",
-    "test_roundtrip": "not run with a quorum yet",
+    "test_roundtrip": "Spark takes 100 s",
     "test_suspect_replicas": "a broker that is alone after a power cut must decide",
-    "test_under_load": "not run with a quorum yet",
 }
 """File → why it runs with a quorum only in `make test-slow`, and on ZooKeeper in `make test`."""
 

@@ -586,7 +586,7 @@ class Broker:
         try:
             async with asyncio.timeout(LEAVE_S_MAX):
                 await parts.membership.leave(complete=not _waited_for(parts, self._config.broker_id))
-        except (StoreError, TimeoutError):
+        except (StoreError, KafkaError, TimeoutError):
             log.warning("cannot record this stop in the metadata store; the next start treats it as a crash")
 
 

@@ -184,11 +184,10 @@ class QuorumRegistration:
         self._staying = False
 
     async def leave(self, *, complete: bool) -> None:
-        """Unregister. Call it when everything is on disk: the next start then reports no loss."""
+        """Unregister. Call it when everything is on disk: the next start then reports no loss. Raises KafkaError."""
         self.stop_staying()
         await self.stop()
-        with contextlib.suppress(KafkaError):
-            await self._controller.submit(StopBroker(self._broker_id, self._epoch, complete), LEAVE_MS)
+        await self._controller.submit(StopBroker(self._broker_id, self._epoch, complete), LEAVE_MS)
 
     async def stop(self) -> None:
         """Send no more heartbeats."""
