@@ -7,6 +7,9 @@ use regex::{Regex, RegexBuilder};
 /// Maximum size of a compiled expression; a few characters can require gigabytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
+/// Maximum size of the states that matching keeps with an expression. An expression whose states explode fills it.
+const STATES_BYTES_MAX: usize = 256 << 10;
+
 /// A regular expression that must match the whole text.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct Pattern(Regex);
@@ -28,6 +31,7 @@ impl Pattern {
 fn compiled(pattern: &str) -> PyResult<Regex> {
     RegexBuilder::new(pattern)
         .size_limit(COMPILED_BYTES_MAX)
+        .dfa_size_limit(STATES_BYTES_MAX)
         .build()
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }

@@ -15,8 +15,9 @@ from pybroker.native import Pattern, Uuid
 from pybroker.protocol import patterns
 from pybroker.protocol.error_codes import ErrorCode
 
-PATTERNS_KEPT = 1_024
-"""Number of compiled regular expressions in the cache: compiling takes longer than matching a thousand names."""
+PATTERNS_KEPT = 64
+"""Number of compiled regular expressions in the cache: compiling takes longer than matching a thousand names, and an
+expression takes up to 1 MB."""
 
 
 @functools.lru_cache(PATTERNS_KEPT)
