@@ -58,6 +58,13 @@ def evil(broker: BrokerProcess) -> Iterator[str]:
         "topics delete {name}",
         "consume {name}",
         "cluster health",
+        "cluster describe",
+        "cluster quorum status",
+        "users list",
+        "doctor",
+        "topics history {name}",
+        "topics undelete {name}",
+        "groups delete-offsets {name} --topic {name}",
         "no-such-command-{name}",
     ],
 )
