@@ -84,12 +84,12 @@ def profile() -> Path | None:
 def _read(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
-    from pybroker.config.properties import PropertiesError, read_properties
+    from pybroker.config.properties import PropertiesError, decode_properties, read_properties
 
     try:
-        return {entry.key: entry.value for entry in read_properties(file.read_text())}
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"{file} cannot be read: {error}") from None
+        return {entry.key: entry.value for entry in read_properties(decode_properties(file.read_bytes()))}
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be read: {error.strerror}") from None
     except PropertiesError as error:
         raise click.ClickException(f"{file}, line {error.line}: {error}") from None
 

@@ -17,7 +17,7 @@ from pybroker.config.consistency import BETWEEN, CONTROLLERS, inconsistencies
 from pybroker.config.definition import nearest_name
 from pybroker.config.listener_addresses import SECURITY_BETWEEN
 from pybroker.config.listener_settings import check_listener_setting, listener_setting, nearest_listener_setting
-from pybroker.config.properties import PropertiesError, read_properties
+from pybroker.config.properties import PropertiesError, decode_properties, read_properties
 from pybroker.config.providers import NAME as PROVIDERS
 from pybroker.config.providers import Providers
 from pybroker.config.setting_values import ConfigError, InvalidValue, render_value
@@ -85,18 +85,10 @@ def _read_properties(path: str, problems: list[str]) -> dict[str, Setting]:
     if b"\0" in raw:
         raise ConfigError(f"{path}: not a text file (it contains a zero byte); use UTF-8")
     malformed: list[PropertiesError] = []
-    found = read_properties(_decoded(raw), malformed)
+    found = read_properties(decode_properties(raw), malformed)
     read = {setting.key: Setting(setting.value.strip(), f"{path} line {setting.line}") for setting in found}
     problems += [f"{path} line {problem.line}: {problem}" for problem in malformed]
     return read
-
-
-def _decoded(raw: bytes) -> str:
-    """Decode UTF-8 with or without a byte order mark; else Latin-1, the encoding of java.util.Properties."""
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")
 
 
 class _Check:

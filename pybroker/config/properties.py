@@ -38,6 +38,14 @@ class Property(msgspec.Struct, frozen=True):
     line: int
 
 
+def decode_properties(raw: bytes) -> str:
+    """Decode UTF-8 with or without a byte order mark; else Latin-1, the encoding of java.util.Properties."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
 def read_properties(text: str, malformed: list[PropertiesError] | None = None) -> Iterator[Property]:
     """Yield all properties in order; if a key repeats, the last one counts. Raises PropertiesError, or appends it to
     `malformed` and continues on the next line.

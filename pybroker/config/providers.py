@@ -19,7 +19,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from pybroker.config.properties import PropertiesError, read_properties
+from pybroker.config.properties import PropertiesError, decode_properties, read_properties
 from pybroker.config.setting_values import InvalidValue
 from pybroker.files import read_bounded
 
@@ -69,9 +69,9 @@ class Providers:
         if kind == _DIRECTORY:
             if "/" in key or key in ("", ".", ".."):
                 raise InvalidValue(f"{reference[0]}: the key must be the name of a file in {place}")
-            return _content(place / key)
+            return _text(place / key)
         try:
-            found = {each.key: each.value for each in read_properties(_content(place))}
+            found = {each.key: each.value for each in read_properties(decode_properties(_content(place)))}
         except PropertiesError as problem:
             raise InvalidValue(f"{place} line {problem.line}: {problem}") from None
         if key not in found:
@@ -98,8 +98,15 @@ class Providers:
             raise InvalidValue(f"{setting}={','.join(allowed)} does not allow {place}")
 
 
-def _content(place: Path) -> str:
-    """Return the text of a regular file. Refuse other kinds: a FIFO or a device could block the start forever."""
+def _text(place: Path) -> str:
+    try:
+        return _content(place).decode()
+    except UnicodeDecodeError:
+        raise InvalidValue(f"{place} is not a text in UTF-8") from None
+
+
+def _content(place: Path) -> bytes:
+    """Return the bytes of a regular file. Refuse other kinds: a FIFO or a device could block the start forever."""
     try:
         if not stat.S_ISREG(place.stat().st_mode):
             raise InvalidValue(f"{place} is not a regular file")
@@ -108,7 +115,4 @@ def _content(place: Path) -> str:
         raise InvalidValue(f"{place} cannot be read: {problem.strerror}") from None
     if len(content) > VALUE_BYTES_MAX:
         raise InvalidValue(f"{place} is longer than {VALUE_BYTES_MAX} bytes")
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise InvalidValue(f"{place} is not a text in UTF-8") from None
+    return content

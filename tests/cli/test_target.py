@@ -101,3 +101,14 @@ def test_a_topic_whose_min_isr_cannot_be_met_is_warned_of(broker: BrokerProcess)
     assert run("-b", broker.bootstrap, *advice).exit_code == 0
     assert run("-b", broker.bootstrap, "produce", topic).exit_code == 0
     assert run("-b", broker.bootstrap, "topics", "create", unique("min-isr")).stderr == ""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\xef\xbb\xbfbootstrap.servers=a:1\r\n", "# Prüfung\nbootstrap.servers=a:1\n".encode("latin-1")],
+    ids=["BOM", "Latin-1"],
+)
+def test_files_are_read_as_java_reads_them(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "client.properties"
+    file.write_bytes(content)
+    assert target_of(None, file, json=False).bootstrap_server == "a:1"

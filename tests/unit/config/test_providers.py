@@ -45,6 +45,10 @@ def test_files_and_directories(tmp_path: Path) -> None:
     secret.write_text("zone=eu\\u0031\nother=x\n")
     (tmp_path / "zone").write_text("eu2\n")
     assert rack(*provider("file", "File"), f"broker.rack=${{file:{secret}:zone}}") == "eu1"
+    for encoded in (b"\xef\xbb\xbfzone=eu1\r\n", b"# Pr\xfcfung\nzone=eu1\n"):
+        secret.write_bytes(encoded)
+        assert rack(*provider("file", "File"), f"broker.rack=${{file:{secret}:zone}}") == "eu1"
+    secret.write_text("zone=eu\\u0031\nother=x\n")
     directory = provider("d", "Directory", allowed_paths=str(tmp_path))
     assert rack(*directory, f"broker.rack=${{d:{tmp_path}:zone}}") == "eu2"
     os.mkfifo(tmp_path / "fifo")
