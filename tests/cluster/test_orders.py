@@ -169,7 +169,7 @@ def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
     assert staged(brokers.cluster.brokers[told]) == []
 
 
-@pytest.mark.checklist(74, 75, 209, 211, "A16", "A17", "R10")
+@pytest.mark.checklist(74, 75, 138, 209, 211, "A16", "A17", "R10")
 def test_orders_with_another_id_and_with_none(brokers: Ordered) -> None:
     """What does not prove a successor is refused for that partition; the id on the disk stays."""
     _, told = brokers.roles()

@@ -50,7 +50,7 @@ REAL_BROKERS = ("tests/cluster/", "tests/chaos/")
 """Where tests start them."""
 
 ZOOKEEPER = (
-    "50-52 60-86 102-105 111 114 117-119 122-128 209 211 "
+    "50-52 58 60-86 102-105 111 114 117-119 122-128 138 209-211 "
     "X5 X12-X14 X26-X27 X37-X38 D4-D5 R10 R27 R30-R31 R35"
 )
 """Points and readings about LeaderAndIsr, StopReplica and UpdateMetadata. Controllers send these messages in clusters
