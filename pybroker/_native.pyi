@@ -132,7 +132,7 @@ class Request:
         RuntimeError if the request was already answered."""
     def reply_large(self, message: object) -> None:
         """Like `reply` for a response of any size, on a separate thread that releases the GIL regularly."""
-    def reply_standing(self, message: object, group: str) -> StandingAnswer | None:
+    def reply_cached(self, message: object, group: str) -> CachedResponse | None:
         """Like `reply`, and cache the response: until it is invalidated, data threads repeat it over this connection
         for requests with the same bytes, if the client may READ the group at that time. Return None if the response to
         this request cannot be cached."""
@@ -143,8 +143,8 @@ class Request:
         topics: Sequence[CommitTopic],
         metadata_bytes_max: int,
         timeout_ms: int,
-        before: CommitRight | None,
-    ) -> CommitRight | None:
+        before: CommitLease | None,
+    ) -> CommitLease | None:
         """Like `reply` for an OffsetCommit, and delegate the member's next commits on this connection to the data
         threads, until the delegation is revoked. It covers `topics`, those of `before` if that is still valid, and
         metadata of at most `metadata_bytes_max`; the client needs READ on group and topics at the time of each commit.
@@ -274,13 +274,13 @@ class PartitionOrder:
     def start_offset(self) -> int: ...
 
 @final
-class CommitRight:
+class CommitLease:
     """Delegation of a member's commits to the data threads. Native code revokes it on any change of metadata, features
     or settings, and when the shard revokes all."""
 
-    def take_back(self) -> None:
+    def invalidate(self) -> None:
         """Revoke the delegation. On return no commit uses it any more, and earlier ones are in the log."""
-    def silent_ms(self) -> int:
+    def idle_ms(self) -> int:
         """Milliseconds since the last commit under the delegation, also after it is revoked."""
 
 @final
@@ -327,7 +327,7 @@ class ShardCommits:
     """Delegated commits of one partition of the offsets topic, for one leader epoch."""
 
     def __new__(cls, topic_id: Uuid, partition: int, leader_epoch: int) -> ShardCommits: ...
-    def take_all_back(self) -> None:
+    def revoke_all(self) -> None:
         """Revoke all delegations. On return none is valid any more, and commits under them are in the log."""
     def close(self) -> None:
         """Revoke all delegations, and prevent new ones."""
@@ -343,13 +343,13 @@ class ShardCommits:
         """Discard all commits for a deleted topic, also those being written."""
 
 @final
-class StandingAnswer:
+class CachedResponse:
     """A cached response that data threads repeat. Native code invalidates it on any change of metadata, features or
     settings."""
 
-    def take_back(self) -> None:
+    def invalidate(self) -> None:
         """Invalidate the response. On return it is not sent any more."""
-    def silent_ms(self) -> int:
+    def idle_ms(self) -> int:
         """Milliseconds since the last request that the response answered, also after it is invalidated."""
 
 class StopOrder:

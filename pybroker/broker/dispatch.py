@@ -25,12 +25,12 @@ from pybroker.broker.log_limits import BY_CLIENT
 from pybroker.broker.replicas.controller_notifier import FailedReplicas
 from pybroker.broker.replicas.isr_proposals import IsrProposals
 from pybroker.broker.requests.context import (
+    CacheableResponse,
+    DelegatedCommitResponse,
     Handler,
     LastResponse,
     LoginResponse,
     RequestContext,
-    Standing,
-    StandingCommits,
 )
 from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.broker.requests.failure_responses import failure_response
@@ -300,13 +300,13 @@ class Dispatcher:
                 request.reply_authenticated(
                     response.response, response.principal, response.by_token, response.session_lifetime_ms
                 )
-            elif isinstance(response, Standing):
-                answer = request.reply_standing(response.response, response.group_id)
+            elif isinstance(response, CacheableResponse):
+                answer = request.reply_cached(response.response, response.group_id)
                 if answer is not None:
-                    response.stands(answer)
-            elif isinstance(response, StandingCommits):
+                    response.on_cached(answer)
+            elif isinstance(response, DelegatedCommitResponse):
                 grant = response.grant
-                right = request.reply_commits(
+                lease = request.reply_commits(
                     response.response,
                     grant.shard,
                     grant.topics,
@@ -314,8 +314,8 @@ class Dispatcher:
                     grant.timeout_ms,
                     grant.before,
                 )
-                if right is not None:
-                    grant.stands(right)
+                if lease is not None:
+                    grant.on_granted(lease)
             elif isinstance(response, LastResponse):
                 request.reply_and_close(response.response)
             elif response is not None and not request.reply(response, ELEMENTS_ENCODED_AT_ONCE):

@@ -16,7 +16,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from tests.groups.consumer_protocol_member import MOVING
 from tests.groups.kit import WAIT_S, create_topic, unique, until
 from tests.groups.requests import LONG_MS, consumer_beat
-from tests.groups.test_standing_answers import with_settings
+from tests.groups.test_cached_responses import with_settings
 from tests.streams.member import StreamsMember, subtopology
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.wire.client import WireClient

@@ -55,12 +55,12 @@ class FakeAnswer:
 
     group: str
     heard_ms_ago: int = 0
-    taken_back: bool = False
+    invalidated: bool = False
 
-    def take_back(self) -> None:
-        self.taken_back = True
+    def invalidate(self) -> None:
+        self.invalidated = True
 
-    def silent_ms(self) -> int:
+    def idle_ms(self) -> int:
         return self.heard_ms_ago
 
 
@@ -102,7 +102,7 @@ class FakeRequest:
         self.replies += 1
         return True
 
-    def reply_standing(self, message: object, group: str) -> FakeAnswer:
+    def reply_cached(self, message: object, group: str) -> FakeAnswer:
         self.reply(message)
         self.answer = FakeAnswer(group)
         return self.answer

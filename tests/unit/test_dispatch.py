@@ -17,7 +17,7 @@ from pybroker.broker.coordinators.share_parts import Shares
 from pybroker.broker.coordinators.transaction.membership import TransactionMembership
 from pybroker.broker.dispatch import Dispatcher, Tables
 from pybroker.broker.replicas.isr_proposals import IsrProposals
-from pybroker.broker.requests.context import CommitGrant, Handler, Standing, StandingCommits
+from pybroker.broker.requests.context import CacheableResponse, CommitGrant, DelegatedCommitResponse, Handler
 from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.broker.requests.failure_responses import failure_response
 from pybroker.errors import FatalError, KafkaError
@@ -128,21 +128,21 @@ async def test_what_a_callback_brings_is_replied_once(served: Served) -> None:
     assert (stopped.replies, stopped.response.error_code) == (1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-async def test_who_may_take_an_answer_back_is_told_of_it(served: Served) -> None:
+async def test_the_handler_gets_its_cached_response(served: Served) -> None:
     kept: list[Any] = []
-    request = served.ask(lambda context, message: Standing(HeartbeatResponse(throttle_time_ms=4), "g", kept.append))
+    response = HeartbeatResponse(throttle_time_ms=4)
+    request = served.ask(lambda context, message: CacheableResponse(response, "g", kept.append))
     await until(lambda: request.replies)
     assert request.response.throttle_time_ms == 4
     assert kept == [request.answer]
     assert kept[0].group == "g"
 
 
-async def test_who_may_take_a_right_to_commit_back_is_told_of_it(served: Served) -> None:
+async def test_the_handler_gets_the_commit_lease(served: Served) -> None:
     kept: list[Any] = []
     shard, response = ShardCommits(Uuid.random(), 0, 0), HeartbeatResponse(throttle_time_ms=5)
-    request = served.ask(
-        lambda context, message: StandingCommits(response, CommitGrant(shard, [], 4_096, 5_000, None, kept.append))
-    )
+    grant = CommitGrant(shard, [], 4_096, 5_000, None, kept.append)
+    request = served.ask(lambda context, message: DelegatedCommitResponse(response, grant))
     await until(lambda: request.replies)
     assert request.response.throttle_time_ms == 5
     assert request.bounds == (shard, [], 4_096, 5_000, None)

@@ -37,9 +37,9 @@ use crate::errors::native_error;
 use crate::plane::DataPlane;
 use crate::plane::settings::NativeSettings;
 pub(crate) use authorizer::{AclEntry, NativeAuthorizer};
-pub(crate) use cached_responses::StandingAnswer;
+pub(crate) use cached_responses::CachedResponse;
 pub(crate) use control_queue::NativeControlQueue;
-pub(crate) use delegated_commits::{CommitRight, CommitTopic, MemberCommit, ShardCommits};
+pub(crate) use delegated_commits::{CommitLease, CommitTopic, MemberCommit, ShardCommits};
 pub(crate) use fetched::{FetchedBatches, RecordsWatch};
 pub(crate) use fetchers::{BrokerAddress, FetcherFigures, FollowedPartition, NativeFetchers};
 pub(crate) use ingests::{

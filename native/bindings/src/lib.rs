@@ -43,16 +43,16 @@ mod _native {
     #[pymodule_export]
     use crate::broker::{
         AclEntry, ActiveProducer, AdoptedDirectory, AttachedPartition, BrokerAddress,
-        BrokerMetadata, ClientQuota, CommitRight, CommitTopic, Completion, ConnectionGone,
-        Endpoint, FetchedBatches, FetcherFigures, FollowedPartition, IngestPreparation, IsrMember,
-        IsrProposal, Lag, ListedAttempt, ListenerConfig, ListenerTls, LocalPartition, LogDirInfo,
-        LogDirPartition, LogDirRoom, LogDirsFailed, MemberCommit, MetadataDelta, MetricFamilies,
-        MetricFamily, MetricSample, NativeAuthorizer, NativeBroker, NativeControlQueue,
-        NativeFetchers, NativeIngests, NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata,
-        NativePartitions, NativeQuotas, OpenIngest, PartitionEnds, PartitionMetadata,
-        PartitionOffsets, PartitionOrder, PartitionRole, RecordsWatch, ReplicasOffline, Request,
-        ShardCommits, SlowRequest, StagedDirectory, StagedPartition, StandingAnswer, StopOrder,
-        StoredRecord, StoredRecords, TopicMetadata, TransactionQuestion,
+        BrokerMetadata, CachedResponse, ClientQuota, CommitLease, CommitTopic, Completion,
+        ConnectionGone, Endpoint, FetchedBatches, FetcherFigures, FollowedPartition,
+        IngestPreparation, IsrMember, IsrProposal, Lag, ListedAttempt, ListenerConfig, ListenerTls,
+        LocalPartition, LogDirInfo, LogDirPartition, LogDirRoom, LogDirsFailed, MemberCommit,
+        MetadataDelta, MetricFamilies, MetricFamily, MetricSample, NativeAuthorizer, NativeBroker,
+        NativeControlQueue, NativeFetchers, NativeIngests, NativeIsr, NativeListeners,
+        NativeLogDirs, NativeMetadata, NativePartitions, NativeQuotas, OpenIngest, PartitionEnds,
+        PartitionMetadata, PartitionOffsets, PartitionOrder, PartitionRole, RecordsWatch,
+        ReplicasOffline, Request, ShardCommits, SlowRequest, StagedDirectory, StagedPartition,
+        StopOrder, StoredRecord, StoredRecords, TopicMetadata, TransactionQuestion,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, java_hash, partition_of_key};

@@ -22,7 +22,7 @@ from pybroker.broker.api.committed_offsets import CommittedTopics
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group_base.requests import CommitRequest
 from pybroker.broker.coordinators.shards.interfaces import Topics
-from pybroker.broker.requests.context import RequestContext, StandingCommits
+from pybroker.broker.requests.context import DelegatedCommitResponse, RequestContext
 from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
@@ -63,7 +63,7 @@ def handle(
         response = _response(wanted, codes)
         stored = wanted.is_whole and items and not any(codes)
         grant = groups.grant_commits(commit) if stored else None
-        later.resolve(response if grant is None else StandingCommits(response, grant))
+        later.resolve(response if grant is None else DelegatedCommitResponse(response, grant))
 
     try:
         groups.commit_then(commit, finished)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.broker.requests.context import RequestContext, Standing
+from pybroker.broker.requests.context import CacheableResponse, RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -23,7 +23,7 @@ API_KEY = 12
 
 def handle(
     groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: HeartbeatRequest
-) -> HeartbeatResponse | Standing:
+) -> HeartbeatResponse | CacheableResponse:
     """Return the response. Not a coroutine: the most frequent request of an idle cluster never waits."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     try:
@@ -36,4 +36,4 @@ def handle(
     answers = groups.cached_responses(request.group_id) if code == ErrorCode.NONE else None
     if answers is None:
         return response
-    return Standing(response, request.group_id, partial(answers.keep, request.member_id))
+    return CacheableResponse(response, request.group_id, partial(answers.keep, request.member_id))

@@ -23,7 +23,7 @@ from pybroker.broker.coordinators.consumer.membership import check_form
 from pybroker.broker.coordinators.consumer.model import ConsumerHeartbeat, ConsumerHeartbeatResult, MayRead
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
-from pybroker.broker.requests.context import RequestContext, Standing
+from pybroker.broker.requests.context import CacheableResponse, RequestContext
 from pybroker.broker.security.authorizer import AclOperation, Authorizer
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -43,7 +43,7 @@ def handle(
     authorizer: Authorizer,
     context: RequestContext,
     request: ConsumerGroupHeartbeatRequest,
-) -> ConsumerGroupHeartbeatResponse | Standing | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
+) -> ConsumerGroupHeartbeatResponse | CacheableResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     """Return the response, or a coroutine if something has to be written first."""
     features.require_consumer_groups()
     authorizer.require_group(context, AclOperation.READ, request.group_id)
@@ -60,7 +60,7 @@ def handle(
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
     if isinstance(outcome, ConsumerHeartbeatResult) and outcome.cacheable:
         answers = groups.cached_consumer_responses(request.group_id)
-        return Standing(_response(outcome), request.group_id, partial(answers.keep, beat.member_id))
+        return CacheableResponse(_response(outcome), request.group_id, partial(answers.keep, beat.member_id))
     return answered(outcome, _response)
 
 

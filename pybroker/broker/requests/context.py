@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from pybroker.broker.requests.loop_sharing import LoopShares
-from pybroker.native import CommitRight, CommitTopic, ShardCommits, StandingAnswer
+from pybroker.native import CachedResponse, CommitLease, CommitTopic, ShardCommits
 from pybroker.protocol.caller import Caller
 
 
@@ -57,13 +57,13 @@ class LoginResponse(msgspec.Struct, frozen=True):
     """The client must authenticate again within this time (KIP-368); None: never."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class CacheableResponse(msgspec.Struct, frozen=True):
     """A response that data threads repeat until it is invalidated."""
 
     response: object
     group_id: str
     """To get the response, a client must have READ permission for this group."""
-    stands: Callable[[StandingAnswer], None]
+    on_cached: Callable[[CachedResponse], None]
     """Called with the cached response. The coordinator keeps it, to invalidate it before it changes the group."""
 
 
@@ -76,13 +76,13 @@ class CommitGrant(msgspec.Struct, frozen=True):
     metadata_bytes_max: int
     timeout_ms: int
     """If a commit is not durable within this time, it gets COORDINATOR_NOT_AVAILABLE."""
-    before: CommitRight | None
+    before: CommitLease | None
     """The member's current lease."""
-    stands: Callable[[CommitRight], None]
+    on_granted: Callable[[CommitLease], None]
     """Called with the new lease. The coordinator keeps it, to revoke it before it changes the group."""
 
 
-class StandingCommits(msgspec.Struct, frozen=True):
+class DelegatedCommitResponse(msgspec.Struct, frozen=True):
     """A response to OffsetCommit with a lease: data threads handle the member's next commits."""
 
     response: object

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
-from pybroker.broker.requests.context import StandingCommits
+from pybroker.broker.requests.context import DelegatedCommitResponse
 from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.broker.requests.failure_responses import failure_response
 from pybroker.broker.requests.loop_sharing import ELEMENTS_A_SLICE, LoopShares
@@ -179,7 +179,7 @@ class LargeRequests:
             if piece is None:
                 return whole
             answer = await _outcome(handle(piece))
-            if isinstance(answer, StandingCommits):
+            if isinstance(answer, DelegatedCommitResponse):
                 # A lease would cover only the topics of this piece, not all topics of the request, so drop it.
                 answer = answer.response
             if whole is None:

@@ -96,14 +96,14 @@ async def test_commits_are_left_to_data_threads_while_nothing_happens_to_the_gro
 
     given = grant(2)
     assert given is not None
-    right: Any = FakeAnswer(G)
-    given.stands(right)
+    lease: Any = FakeAnswer(G)
+    given.on_granted(lease)
     assert world.groups.cached_consumer_responses(G).session_left_ms("a", 45_000) == 0, "commits keep nobody alive"
     assert grant(1) is None
     assert grant(2, version_9=False) is None
     world.log.hold = True
     joined = world.groups.member_heartbeat(GroupKind.CONSUMER, G, joining("b"))
-    assert right.taken_back, "before anybody is told of it"
+    assert lease.invalidated, "before anybody is told of it"
     await world.settle()
     assert grant(2) is None, "a change is being written"
     world.log.release()
@@ -559,12 +559,12 @@ async def at_rest(world: World) -> FakeAnswer:
     answer = FakeAnswer(G)
     world.groups.cached_consumer_responses(G).keep("a", answer)
     assert (await beat(world, "a", 2)).cacheable
-    assert not answer.taken_back
+    assert not answer.invalidated
     return answer
 
 
 @pytest.mark.parametrize("what", ["another joins", "it joins again", "it leaves", "it tells something", "the end"])
-async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what: str) -> None:
+async def test_cached_responses_are_invalidated_before_the_group_changes(what: str) -> None:
     world = await new_world()
     answer = await at_rest(world)
     world.log.hold = True
@@ -580,7 +580,7 @@ async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what:
             world.groups.member_heartbeat(GroupKind.CONSUMER, G, changed)
         case _:
             world.topics.lead(OFFSETS_TOPIC, world.groups.shard(G).partition, 2, 1)
-    assert answer.taken_back, "what is written of it is not on disk yet"
+    assert answer.invalidated, "what is written of it is not on disk yet"
 
 
 async def test_what_time_changes_is_not_repeated() -> None:
@@ -601,5 +601,5 @@ async def test_a_member_that_data_threads_hear_stays() -> None:
     assert list(group(world).members) == ["a"], "its session goes on from when it was heard"
     answer.heard_ms_ago = session_ms
     await world.pass_time(2_000)
-    assert answer.taken_back
+    assert answer.invalidated
     assert not group(world).members

@@ -22,7 +22,7 @@ from pybroker.broker.api import (
     k47_offset_delete,
 )
 from pybroker.broker.coordinators.group.share import ShareCoordination
-from pybroker.broker.requests.context import RequestContext, Standing, StandingCommits
+from pybroker.broker.requests.context import CacheableResponse, DelegatedCommitResponse, RequestContext
 from pybroker.broker.requests.deferred_response import DeferredResponse
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
@@ -71,7 +71,7 @@ class Client:
         if isinstance(outcome, DeferredResponse):
             await self.world.pass_time(2_000)
             outcome = outcome.outcome()
-        if isinstance(outcome, Standing | StandingCommits):
+        if isinstance(outcome, CacheableResponse | DelegatedCommitResponse):
             outcome = outcome.response
         if inspect.iscoroutine(outcome):
             task = self.world.loop.create_task(outcome)

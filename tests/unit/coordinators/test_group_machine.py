@@ -68,12 +68,12 @@ class Answer:
         self._clock = clock
         self.beat = beat
         self.heard_ms = clock.monotonic_ms()
-        self.stands = True
+        self.valid = True
 
-    def take_back(self) -> None:
-        self.stands = False
+    def invalidate(self) -> None:
+        self.valid = False
 
-    def silent_ms(self) -> int:
+    def idle_ms(self) -> int:
         return self._clock.monotonic_ms() - self.heard_ms
 
 
@@ -187,9 +187,9 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 20))
     def heartbeat_without_the_coordinator(self, which: int) -> None:
-        standing = [answer for answer in self.answers if answer.stands]
-        if standing:
-            answer = standing[which % len(standing)]
+        valid = [answer for answer in self.answers if answer.valid]
+        if valid:
+            answer = valid[which % len(valid)]
             answer.heard_ms = self.clock.monotonic_ms()
 
     @rule(client=st.integers(0, CLIENTS - 1))
@@ -231,9 +231,9 @@ class GroupMachine(RuleBasedStateMachine):
         assert parked == static_returns
 
     @invariant()
-    def an_answer_that_stands_is_what_the_coordinator_would_answer(self) -> None:
+    def a_valid_cached_response_equals_the_response_of_the_coordinator(self) -> None:
         for answer in self.answers:
-            if answer.stands:
+            if answer.valid:
                 member_id, instance_id, generation = answer.beat
                 assert self.group.state is ClassicGroupState.STABLE
                 assert self.group.check_member(member_id, instance_id).member_id == member_id

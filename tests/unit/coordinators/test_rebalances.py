@@ -442,13 +442,13 @@ async def test_stopping_answers_who_waits() -> None:
 
 
 @pytest.mark.parametrize("what", ["another joins", "one leaves", "a round is asked for", "its session ends", "the end"])
-async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what: str) -> None:
+async def test_cached_responses_are_invalidated_before_the_group_changes(what: str) -> None:
     world = World()
     leader, other = await world.stable(G, 2)
     answers = world.groups.cached_responses(G)
     assert answers is not None
-    standing = {joined.member_id: FakeAnswer(G) for joined in (leader, other)}
-    for member_id, answer in standing.items():
+    responses = {joined.member_id: FakeAnswer(G) for joined in (leader, other)}
+    for member_id, answer in responses.items():
         answers.keep(member_id, answer)
     match what:
         case "another joins":
@@ -458,11 +458,11 @@ async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what:
         case "a round is asked for":
             world.groups.join(G, join_request(leader.member_id))
         case "its session ends":
-            standing[other.member_id].heard_ms_ago = 10_000
+            responses[other.member_id].heard_ms_ago = 10_000
             await world.pass_time(11_000)
         case _:
             world.topics.lead(OFFSETS_TOPIC, world.groups.shard(G).partition, 2, 1)
-    assert all(answer.taken_back for answer in standing.values())
+    assert all(answer.invalidated for answer in responses.values())
     if what != "the end":
         assert world.groups.cached_responses(G) is None, "none is given on the way to the next generation"
 
@@ -478,7 +478,7 @@ async def test_a_member_that_data_threads_hear_stays() -> None:
     await world.pass_time(5_000)
     group = world.classic(G)
     assert group is not None
-    assert (list(group.members), answer.taken_back) == ([only.member_id], False)
+    assert (list(group.members), answer.invalidated) == ([only.member_id], False)
     answer.heard_ms_ago = 10_000
     await world.pass_time(2_000)
-    assert (list(group.members), answer.taken_back) == ([], True)
+    assert (list(group.members), answer.invalidated) == ([], True)

@@ -10,7 +10,7 @@ use pybroker_server::control_plane::ControlRequest;
 use pybroker_server::delegated_commits::{self, CommitBounds};
 use pyo3::prelude::*;
 
-use super::delegated_commits::{CommitRight, ShardCommits};
+use super::delegated_commits::{CommitLease, ShardCommits};
 use crate::codec::CodecError;
 use crate::plane::DataPlane;
 
@@ -59,7 +59,7 @@ impl CacheScope {
         &self,
         shard: &ShardCommits,
         bounds: CommitBounds,
-        before: Option<&CommitRight>,
+        before: Option<&CommitLease>,
     ) -> PyResult<Option<Arc<delegated_commits::CommitLease>>> {
         let request = (self.key.api_version, &*self.key.body);
         let before = before.map(|lease| &*lease.0);
@@ -71,21 +71,21 @@ impl CacheScope {
 
 /// A cached response, held by the code that invalidates it.
 #[pyclass(frozen, module = "pybroker._native")]
-pub(crate) struct StandingAnswer(Arc<cached_responses::CachedResponse>);
+pub(crate) struct CachedResponse(Arc<cached_responses::CachedResponse>);
 
-impl StandingAnswer {
+impl CachedResponse {
     pub(super) const fn new(answer: Arc<cached_responses::CachedResponse>) -> Self {
         Self(answer)
     }
 }
 
 #[pymethods]
-impl StandingAnswer {
-    fn take_back(&self) {
+impl CachedResponse {
+    fn invalidate(&self) {
         self.0.invalidate();
     }
 
-    fn silent_ms(&self) -> u64 {
+    fn idle_ms(&self) -> u64 {
         self.0.idle(Instant::now()).as_millis() as u64
     }
 }

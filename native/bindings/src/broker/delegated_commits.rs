@@ -73,7 +73,7 @@ impl ShardCommits {
     }
 
     // A data thread may hold the gate while it writes to the log: release the GIL while waiting for it.
-    fn take_all_back(&self, py: Python<'_>) {
+    fn revoke_all(&self, py: Python<'_>) {
         py.detach(|| self.0.revoke_all());
     }
 
@@ -106,15 +106,15 @@ impl ShardCommits {
 
 /// Delegation of a member's commits to the data threads, until it is revoked.
 #[pyclass(frozen, module = "pybroker._native")]
-pub(crate) struct CommitRight(pub(super) Arc<delegated_commits::CommitLease>);
+pub(crate) struct CommitLease(pub(super) Arc<delegated_commits::CommitLease>);
 
 #[pymethods]
-impl CommitRight {
-    fn take_back(&self, py: Python<'_>) {
+impl CommitLease {
+    fn invalidate(&self, py: Python<'_>) {
         py.detach(|| self.0.revoke());
     }
 
-    fn silent_ms(&self) -> u64 {
+    fn idle_ms(&self) -> u64 {
         self.0.idle(Instant::now()).as_millis() as u64
     }
 }

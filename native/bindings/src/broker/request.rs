@@ -14,8 +14,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use super::cached_responses::{CacheScope, StandingAnswer};
-use super::delegated_commits::{self, CommitRight, CommitTopic, ShardCommits};
+use super::cached_responses::{CacheScope, CachedResponse};
+use super::delegated_commits::{self, CommitLease, CommitTopic, ShardCommits};
 use super::log_lines::RequestDescription;
 use crate::codec;
 use crate::plane::DataPlane;
@@ -300,12 +300,12 @@ impl Request {
 
     /// Encode, send and cache the response. Data threads repeat it to clients that may read for the group, until it is
     /// invalidated. Return `None` if the response to this request cannot be cached.
-    fn reply_standing(
+    fn reply_cached(
         &self,
         py: Python<'_>,
         message: &Bound<'_, PyAny>,
         group: &str,
-    ) -> PyResult<Option<StandingAnswer>> {
+    ) -> PyResult<Option<CachedResponse>> {
         let body = self.encode(py, message)?;
         let Some(cache) = &self.cache else {
             self.send(ControlReply::Body(body.into()))?;
@@ -313,7 +313,7 @@ impl Request {
         };
         let answer = cache.insert(group, body);
         self.send(ControlReply::Cached(Arc::clone(&answer)))?;
-        Ok(Some(StandingAnswer::new(answer)))
+        Ok(Some(CachedResponse::new(answer)))
     }
 
     /// Encode and send the response of an OffsetCommit, and delegate the member's next commits on this connection to
@@ -327,8 +327,8 @@ impl Request {
         topics: Vec<CommitTopic>,
         metadata_bytes_max: usize,
         timeout_ms: u64,
-        before: Option<&Bound<'_, CommitRight>>,
-    ) -> PyResult<Option<CommitRight>> {
+        before: Option<&Bound<'_, CommitLease>>,
+    ) -> PyResult<Option<CommitLease>> {
         let body = self.encode(py, message)?.into();
         let bounds = delegated_commits::bounds(topics, metadata_bytes_max, timeout_ms)?;
         let before = before.map(|lease| lease.get());
@@ -342,7 +342,7 @@ impl Request {
         };
         let kept = Arc::clone(&lease);
         self.send(ControlReply::Delegated { body, lease: kept })?;
-        Ok(Some(CommitRight(lease)))
+        Ok(Some(CommitLease(lease)))
     }
 
     /// Send the response of a successful SaslAuthenticate.

@@ -148,7 +148,7 @@ class OffsetCommits:
             timeout_ms,
             answers.cached(member_id, COMMITS),
             # In groups with epochs, a commit does not extend the member's session.
-            lambda right: answers.keep(member_id, right, COMMITS, heard=group.kind is GroupKind.CLASSIC),
+            lambda lease: answers.keep(member_id, lease, COMMITS, heard=group.kind is GroupKind.CLASSIC),
         )
 
     def _group_for_commit(self, shard: GroupShard, request: CommitRequest) -> Group:

@@ -69,7 +69,7 @@ class WrittenCommit(msgspec.Struct, eq=False):
 class MembersCommits(Protocol):
     """The delegated commits of data threads (`native.ShardCommits`)."""
 
-    def take_all_back(self) -> None:
+    def revoke_all(self) -> None:
         """Revoke all leases; commits made under them are in the log when this method returns."""
         ...
 
@@ -109,7 +109,7 @@ class Offsets:
 
     def revoke_delegated(self) -> None:
         """Revoke delegated commits: until the current step of the event loop ends, only the coordinator commits."""
-        self._of_members.take_all_back()
+        self._of_members.revoke_all()
 
     def close(self) -> None:
         """Revoke delegated commits permanently."""

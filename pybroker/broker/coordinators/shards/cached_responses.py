@@ -28,14 +28,14 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 
-class CachedResponse(Protocol):
-    """A cached response or a commit lease (`native.StandingAnswer`, `native.CommitRight`)."""
+class CacheEntry(Protocol):
+    """A cached response or a commit lease (`native.CachedResponse`, `native.CommitLease`)."""
 
-    def take_back(self) -> None:
+    def invalidate(self) -> None:
         """Invalidate the response or revoke the lease; data threads do not use it after this call."""
         ...
 
-    def silent_ms(self) -> int:
+    def idle_ms(self) -> int:
         """Return the time since a data thread last used it, whether or not it has been invalidated."""
         ...
 
@@ -51,12 +51,12 @@ class CachedResponses:
     __slots__ = ("_cached", "_heard")
 
     def __init__(self) -> None:
-        self._cached: dict[str, dict[str, CachedResponse]] = {}
-        self._heard: dict[str, dict[str, CachedResponse]] = {}
+        self._cached: dict[str, dict[str, CacheEntry]] = {}
+        self._heard: dict[str, dict[str, CacheEntry]] = {}
         """Member id → the caches that record when a request of the member was last received, including invalidated
         ones."""
 
-    def keep(self, member_id: str, answer: CachedResponse, what: str = HEARTBEATS, *, heard: bool = True) -> None:
+    def keep(self, member_id: str, answer: CacheEntry, what: str = HEARTBEATS, *, heard: bool = True) -> None:
         """Cache a response in place of the member's earlier one, which may belong to another connection.
 
         `heard`: requests of this kind extend the member's session.
@@ -64,7 +64,7 @@ class CachedResponses:
         cached = self._cached.setdefault(member_id, {})
         before = cached.get(what)
         if before is not None:
-            before.take_back()
+            before.invalidate()
         cached[what] = answer
         if heard:
             self._heard.setdefault(member_id, {})[what] = answer
@@ -92,15 +92,15 @@ class CachedResponses:
         heard = self._heard.get(member_id)
         if heard is None:
             return 0
-        if _silent_ms(heard) >= timeout_ms:
+        if _idle_ms(heard) >= timeout_ms:
             self._invalidate_of(member_id)
         # Read the time again: a heartbeat may have arrived before the invalidation.
-        return max(timeout_ms - _silent_ms(heard), 0)
+        return max(timeout_ms - _idle_ms(heard), 0)
 
     def _invalidate_of(self, member_id: str) -> None:
         for answer in self._cached.pop(member_id, {}).values():
-            answer.take_back()
+            answer.invalidate()
 
 
-def _silent_ms(heard: Mapping[str, CachedResponse]) -> int:
-    return min(answer.silent_ms() for answer in heard.values())
+def _idle_ms(heard: Mapping[str, CacheEntry]) -> int:
+    return min(answer.idle_ms() for answer in heard.values())

@@ -15,7 +15,7 @@ from tests.groups import raw_member, requests
 from tests.groups.consumer_protocol_member import ConsumerProtocolMember, settle
 from tests.groups.kit import WAIT_S, create_topic, delete_topic, unique, until
 from tests.groups.raw_member import Line, RawMember, committed
-from tests.groups.test_standing_answers import SESSION_S, SETTINGS, World, at_rest, members
+from tests.groups.test_cached_responses import SESSION_S, SETTINGS, World, at_rest, members
 from tests.groups.test_storm import metrics
 from tests.support.wire import free_port
 from tests.wire.client import WireClient

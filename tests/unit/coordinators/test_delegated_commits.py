@@ -45,7 +45,7 @@ class OfMembers:
     count: int = 0
     calls: list[str] = field(default_factory=list)
 
-    def take_all_back(self) -> None:
+    def revoke_all(self) -> None:
         self.calls.append("take all back")
 
     def close(self) -> None:
@@ -125,16 +125,16 @@ def test_what_is_on_its_way_is_buried_and_does_not_come_back() -> None:
     assert of_members.calls == ["take", f"drop {G}", "take", "drop topic"]
 
 
-class Right:
-    """As `native.CommitRight`."""
+class FakeLease:
+    """As `native.CommitLease`."""
 
     def __init__(self) -> None:
-        self.stands = True
+        self.valid = True
 
-    def take_back(self) -> None:
-        self.stands = False
+    def invalidate(self) -> None:
+        self.valid = False
 
-    def silent_ms(self) -> int:
+    def idle_ms(self) -> int:
         return 0
 
 
@@ -164,13 +164,14 @@ async def test_a_member_that_reads_what_it_is_assigned_commits_without_the_coord
     assert (topic.topic_id, topic.name, topic.partitions, topic.first_epoch) == (topic_id, "orders", 6, 0)
     assert (grant.metadata_bytes_max, grant.timeout_ms, grant.before) == (4_096, 5_000, None)
     assert grant.shard is world.groups.shard(G).commits_of_members
-    right: Any = Right()
-    grant.stands(right)
+    fake = FakeLease()
+    lease: Any = fake
+    grant.on_granted(lease)
     again = world.groups.grant_commits(request(member))
     assert again is not None
-    assert again.before is right
+    assert again.before is lease
     world.leave(G, member.member_id)
-    assert not right.stands
+    assert not fake.valid
 
 
 async def test_commits_are_not_left_to_data_threads_where_something_speaks_against_it() -> None:
