@@ -88,9 +88,9 @@ def event_of(record: logging.LogRecord, message: str) -> str:
     """Return a lowercase event name: the name that the log call gives (`extra={"event": …}`), else that of a known
     sentence, else the constant words of the message before its fields.
     """
-    given = getattr(record, "event", None)
-    if isinstance(given, str):
-        return given
+    own = getattr(record, "event", None)
+    if isinstance(own, str):
+        return own
     template = str(record.msg)
     if template == "%s":
         # The quoted parts come from clients: client ids, names.

@@ -119,9 +119,9 @@ entry_options = _all(
 @entry_options
 @resource_options(STORED_PATTERNS)
 @broker_options
-def add(target: Target, **given: Any) -> None:
+def add(target: Target, **options: Any) -> None:
     """Add ACL entries."""
-    found = _bindings(given)
+    found = _bindings(options)
     _create(target, found)
     _show(found, target)
 
@@ -131,13 +131,13 @@ def add(target: Target, **given: Any) -> None:
 @resource_options(PATTERNS)
 @click.option("--force", is_flag=True, help="Skip the confirmation.")
 @broker_options
-def remove(target: Target, *, force: bool, **given: Any) -> None:
+def remove(target: Target, *, force: bool, **options: Any) -> None:
     """Remove ACL entries.
 
     With a principal, remove the entries that `add` would create with the same options; otherwise all entries of the
     given resources.
     """
-    filters = _removal_filters(given)
+    filters = _removal_filters(options)
     if not force:
         count = len(_describe(target, filters))
         click.confirm(f"Remove {count} {'entry' if count == 1 else 'entries'}?", abort=True)
@@ -148,39 +148,39 @@ def remove(target: Target, *, force: bool, **given: Any) -> None:
 @click.option("--principal", multiple=True, metavar="PRINCIPAL", help="List only entries of this principal.")
 @resource_options(PATTERNS)
 @broker_options
-def list_entries(target: Target, **given: Any) -> None:
+def list_entries(target: Target, **options: Any) -> None:
     """List ACL entries, optionally only those of the given resources."""
-    _show(_describe(target, _filters(given, _resources(given), given["principal"])), target)
+    _show(_describe(target, _filters(options, _resources(options), options["principal"])), target)
 
 
-def _resources(given: dict[str, Any]) -> list[tuple[str, str]]:
+def _resources(options: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (kind, name) of every given resource."""
-    named = [(kind, name) for kind in RESOURCES if kind != "cluster" for name in given[kind.replace("-", "_")]]
-    return [*named, ("cluster", CLUSTER)] if given["cluster"] else named
+    named = [(kind, name) for kind in RESOURCES if kind != "cluster" for name in options[kind.replace("-", "_")]]
+    return [*named, ("cluster", CLUSTER)] if options["cluster"] else named
 
 
-def _rights(given: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _rights(options: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return (kind, name, operation) for all resources and operations on the command line."""
-    resources = _resources(given)
-    if not given["producer"] and not given["consumer"]:
+    resources = _resources(options)
+    if not options["producer"] and not options["consumer"]:
         if not resources:
             raise click.UsageError("No resource given; use --topic, --group, --cluster or another resource option.")
-        operations = [_operation(name) for name in given["operation"]] or ["ALL"]
+        operations = [_operation(name) for name in options["operation"]] or ["ALL"]
         return [(kind, name, operation) for kind, name in resources for operation in operations]
-    if given["operation"]:
+    if options["operation"]:
         raise click.UsageError("--producer and --consumer imply their operations; remove --operation.")
-    if not given["topic"]:
+    if not options["topic"]:
         raise click.UsageError("--producer and --consumer require --topic.")
-    if given["consumer"] and not given["group"]:
+    if options["consumer"] and not options["group"]:
         raise click.UsageError("--consumer requires --group.")
     rights = [
         (kind, name, operation)
-        for wanted, convenience in ((given["producer"], PRODUCER), (given["consumer"], CONSUMER))
+        for wanted, convenience in ((options["producer"], PRODUCER), (options["consumer"], CONSUMER))
         if wanted
         for kind, name in resources
         for operation in convenience.get(kind, ())
     ]
-    if given["producer"] and given["idempotent"]:
+    if options["producer"] and options["idempotent"]:
         rights.append(("cluster", CLUSTER, "IDEMPOTENT_WRITE"))
     return list(dict.fromkeys(rights))
 
@@ -198,13 +198,13 @@ def _operation(name: str) -> str:
     raise click.UsageError(f"Unknown operation {name!r}; valid operations: {known}.")
 
 
-def _subjects(given: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _subjects(options: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return (ALLOW or DENY, principal, host) for the principals on the command line."""
     subjects = [
         (permission, principal, host)
         for permission in ("ALLOW", "DENY")
         for principal, host in itertools.product(
-            given[f"{permission.lower()}_principal"], given[f"{permission.lower()}_host"] or ("*",)
+            options[f"{permission.lower()}_principal"], options[f"{permission.lower()}_host"] or ("*",)
         )
     ]
     for _, principal, _ in subjects:
@@ -220,22 +220,24 @@ def _kind(name: str) -> Any:
     return ResourceType[{"user-principal": "USER"}.get(name, name.upper().replace("-", "_"))]
 
 
-def _pattern(given: dict[str, Any], kind: str) -> Any:
+def _pattern(options: dict[str, Any], kind: str) -> Any:
     from pybroker.client import PatternType
 
     # The cluster has one name, whatever the pattern of the other resources.
-    return PatternType.LITERAL if kind == "cluster" else PatternType[given["resource_pattern_type"].upper()]
+    return PatternType.LITERAL if kind == "cluster" else PatternType[options["resource_pattern_type"].upper()]
 
 
-def _entries(given: dict[str, Any], subjects: Sequence[tuple[str, str | None, str | None]]) -> Iterator[dict[str, Any]]:
+def _entries(
+    options: dict[str, Any], subjects: Sequence[tuple[str, str | None, str | None]]
+) -> Iterator[dict[str, Any]]:
     """Yield the fields of an entry or filter, for every operation and each of `subjects`."""
     from pybroker.client import AclOperation, AclPermissionType
 
-    for kind, name, operation in _rights(given):
+    for kind, name, operation in _rights(options):
         for permission, principal, host in subjects:
             yield {
                 "resource_type": _kind(kind),
-                "pattern_type": _pattern(given, kind),
+                "pattern_type": _pattern(options, kind),
                 "name": name,
                 "principal": principal,
                 "host": host,
@@ -244,16 +246,16 @@ def _entries(given: dict[str, Any], subjects: Sequence[tuple[str, str | None, st
             }
 
 
-def _bindings(given: dict[str, Any]) -> list[Any]:
+def _bindings(options: dict[str, Any]) -> list[Any]:
     from pybroker.client import AclBinding
 
-    subjects = _subjects(given)
+    subjects = _subjects(options)
     if not subjects:
         raise click.UsageError("No principal given; use --allow-principal or --deny-principal.")
-    return [AclBinding(**entry) for entry in _entries(given, subjects)]
+    return [AclBinding(**entry) for entry in _entries(options, subjects)]
 
 
-def _filters(given: dict[str, Any], resources: list[tuple[str, str]], principals: Sequence[str]) -> list[Any]:
+def _filters(options: dict[str, Any], resources: list[tuple[str, str]], principals: Sequence[str]) -> list[Any]:
     """Return the filters of `list`, or of `remove` without principals and operations."""
     from pybroker.client import AclBindingFilter, AclOperation, AclPermissionType, PatternType, ResourceType
 
@@ -261,7 +263,7 @@ def _filters(given: dict[str, Any], resources: list[tuple[str, str]], principals
         # Without a resource, match every resource of any pattern type.
         wanted: list[tuple[Any, Any, Any]] = [(ResourceType.ANY, PatternType.ANY, None)]
     else:
-        wanted = [(_kind(kind), _pattern(given, kind), name) for kind, name in resources]
+        wanted = [(_kind(kind), _pattern(options, kind), name) for kind, name in resources]
     return [
         AclBindingFilter(
             resource_type=kind,
@@ -277,19 +279,19 @@ def _filters(given: dict[str, Any], resources: list[tuple[str, str]], principals
     ]
 
 
-def _removal_filters(given: dict[str, Any]) -> list[Any]:
+def _removal_filters(options: dict[str, Any]) -> list[Any]:
     """Return filters for the entries that `add` would create if principals are given, else for all entries of the
     resources."""
     from pybroker.client import AclBindingFilter
 
-    subjects = _subjects(given)
-    if not subjects and not given["operation"] and not given["producer"] and not given["consumer"]:
-        resources = _resources(given)
+    subjects = _subjects(options)
+    if not subjects and not options["operation"] and not options["producer"] and not options["consumer"]:
+        resources = _resources(options)
         if not resources:
             raise click.UsageError("No resource given; use --topic, --group, --cluster or another resource option.")
-        return _filters(given, resources, ())
+        return _filters(options, resources, ())
     everybody: list[tuple[str, str | None, str | None]] = [("ANY", None, None)]
-    return [AclBindingFilter(**entry) for entry in _entries(given, subjects or everybody)]
+    return [AclBindingFilter(**entry) for entry in _entries(options, subjects or everybody)]
 
 
 def _create(target: Target, bindings: list[Any]) -> None:

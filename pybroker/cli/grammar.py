@@ -139,13 +139,13 @@ def named(
         @click.option(option, "named_by_option", metavar=metavar, help=what, shell_complete=complete)
         @functools.wraps(command)
         def with_name(*args: object, named: str | None, named_by_option: str | None, **rest: object) -> None:
-            given = [each for each in (named, named_by_option) if each is not None]
-            if len(set(given)) > 1:
-                raise click.UsageError(f"{metavar} is given twice: {given[0]} and {option} {given[1]}.")
-            if required and not given:
+            values = [each for each in (named, named_by_option) if each is not None]
+            if len(set(values)) > 1:
+                raise click.UsageError(f"{metavar} is given twice: {values[0]} and {option} {values[1]}.")
+            if required and not values:
                 path = click.get_current_context().command_path
                 raise click.UsageError(f"Missing argument: {path} {metavar} (or {option} {metavar}).")
-            command(*args, **{parameter: given[0] if given else None}, **rest)
+            command(*args, **{parameter: values[0] if values else None}, **rest)
 
         return with_name
 

@@ -46,11 +46,11 @@ def entity_options(command: Callable[..., None]) -> Callable[..., None]:
 @quotas.command("list")
 @entity_options
 @broker_options
-def list_quotas(target: Target, **given: Any) -> None:
+def list_quotas(target: Target, **options: Any) -> None:
     """List all quotas, or those of one entity."""
     from pybroker.client import AdminClient
 
-    entity = _entity(given)
+    entity = _entity(options)
 
     async def work() -> Any:
         async with AdminClient(target.client_config()) as admin:
@@ -63,18 +63,18 @@ def list_quotas(target: Target, **given: Any) -> None:
 @click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE...")
 @entity_options
 @broker_options
-def set_quotas(target: Target, values: tuple[str, ...], **given: Any) -> None:
+def set_quotas(target: Target, values: tuple[str, ...], **options: Any) -> None:
     """Set quotas of an entity; its other quotas stay."""
-    _alter(target, given, dict(_assignment(text) for text in values))
+    _alter(target, options, dict(_assignment(text) for text in values))
 
 
 @quotas.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
 @entity_options
 @broker_options
-def remove(target: Target, names: tuple[str, ...], **given: Any) -> None:
+def remove(target: Target, names: tuple[str, ...], **options: Any) -> None:
     """Remove quotas of an entity; without names remove all of them."""
-    _alter(target, given, {_known(name): None for name in names})
+    _alter(target, options, {_known(name): None for name in names})
 
 
 def _assignment(text: str) -> tuple[str, float]:
@@ -91,12 +91,12 @@ def _known(name: str) -> str:
     return name
 
 
-def _entity(given: dict[str, Any]) -> Any:
+def _entity(options: dict[str, Any]) -> Any:
     from pybroker.client import QuotaEntity
 
     parts: dict[str, str] = {}
     for kind in ("user", "client_id", "ip"):
-        name, default = given[kind], given[f"{kind}_default"]
+        name, default = options[kind], options[f"{kind}_default"]
         if name is not None and default:
             option = kind.replace("_", "-")
             raise click.UsageError(f"Use either --{option} or --{option}-default, not both.")
@@ -105,10 +105,10 @@ def _entity(given: dict[str, Any]) -> Any:
     return QuotaEntity(**parts) if parts else None
 
 
-def _alter(target: Target, given: dict[str, Any], values: dict[str, float | None]) -> None:
+def _alter(target: Target, options: dict[str, Any], values: dict[str, float | None]) -> None:
     from pybroker.client import AdminClient
 
-    entity = _entity(given)
+    entity = _entity(options)
     if entity is None:
         raise click.UsageError("No entity given; use --user, --client-id, --ip or one of their -default options.")
 

@@ -94,11 +94,11 @@ def _read(file: Path | None) -> dict[str, str]:
         raise click.ClickException(f"{file}, line {error.line}: {error}") from None
 
 
-def _keep(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> None:
-    if given is not None:
-        ctx.meta[_IN_FRONT] = given
+def _keep(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.meta[_IN_FRONT] = value
 
 
-def _own_or_in_front(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
-    found: str | None = given if given is not None else ctx.meta.get(_IN_FRONT)
+def _own_or_in_front(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    found: str | None = value if value is not None else ctx.meta.get(_IN_FRONT)
     return found

@@ -86,9 +86,9 @@ def _unused(unused: UnusedSettings) -> Iterator[str]:
         ("from other products", sorted(unused.of_others)),
         ("unknown to this broker and to Apache Kafka", [_hinted(name) for name in sorted(unused.unknown)]),
     )
-    told = "; ".join(f"{what}: {', '.join(names)}" for what, names in ignored if names)
-    if told:
-        yield f"Settings that this broker ignores: {told}"
+    text = "; ".join(f"{what}: {', '.join(names)}" for what, names in ignored if names)
+    if text:
+        yield f"Settings that this broker ignores: {text}"
 
 
 def _hinted(name: str) -> str:

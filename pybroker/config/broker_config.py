@@ -210,8 +210,8 @@ class BrokerConfig(Mapping[str, Any]):
         """Return the TLS settings of a listener. Raises InvalidValue if they are invalid."""
         values = {name: self[name] for name in broker_tls.BY_NAME}
         dynamic = (self._layers[source].items() for source in DYNAMIC)
-        for given, text in (*self.listener_settings.items(), *chain.from_iterable(dynamic)):
-            setting = listener_setting(given)
+        for setting_name, text in (*self.listener_settings.items(), *chain.from_iterable(dynamic)):
+            setting = listener_setting(setting_name)
             if setting is not None and setting.listener == listener and setting.name in values:
                 values[setting.name] = broker_tls.BY_NAME[setting.name].parse(text)
         return broker_tls.tls_settings(values)
@@ -242,7 +242,7 @@ class BrokerConfig(Mapping[str, Any]):
         values = {name: self[name] for name in keys}
         options: Mapping[str, str] = {}
         line: str | None = None
-        found = [(listener_setting(given), text) for given, text in self.listener_settings.items()]
+        found = [(listener_setting(setting_name), text) for setting_name, text in self.listener_settings.items()]
         # Settings of the mechanism override settings of the listener.
         for setting, text in sorted(found, key=lambda one: one[0] is not None and one[0].mechanism is not None):
             if setting is None or setting.listener != listener:
@@ -256,10 +256,10 @@ class BrokerConfig(Mapping[str, Any]):
     def advertised_listeners(self, bound: Iterable[tuple[str, str, int]]) -> tuple[Listener, ...]:
         """Return the advertised addresses. bound: the bound addresses as (name, host, port)."""
         protocols = protocol_map(self.get_str("listener.security.protocol.map"))
-        told = parse_listeners(self.get_list("advertised.listeners"), protocols, advertised=True)
+        configured = parse_listeners(self.get_list("advertised.listeners"), protocols, advertised=True)
         advertised = []
         for name, host, port in bound:
-            wanted = next((listener for listener in told if listener.name == name), None)
+            wanted = next((listener for listener in configured if listener.name == name), None)
             if wanted is None:
                 everywhere = host in ("", "0.0.0.0", "::")
                 wanted = Listener(name, socket.gethostname() if everywhere else host, port, protocols[name])

@@ -74,8 +74,8 @@ def broker_login(config: BrokerConfig) -> BrokerLogin:
     if mechanism == OAUTHBEARER:
         return _by_token(config, listener, tls)
     name = f"{PREFIX}{listener.name.lower()}.{mechanism.lower()}.{JAAS}"
-    for given, text in config.listener_settings.items():
-        setting = listener_setting(given)
+    for setting_name, text in config.listener_settings.items():
+        setting = listener_setting(setting_name)
         if setting is not None and setting[:] == (listener.name, mechanism, JAAS):
             user, password = login_of(text)
             if user and password:

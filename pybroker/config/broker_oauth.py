@@ -145,8 +145,8 @@ def oauth_settings(values: Mapping[str, Value], jaas: Mapping[str, str]) -> OAut
     audiences = values[AUDIENCE] or ()
     assert isinstance(audiences, tuple)
     audiences = tuple(audience for audience in audiences if audience)
-    for given, name, opened in ((audiences, AUDIENCE, ANY_AUDIENCE), (values[ISSUER], ISSUER, ANY_ISSUER)):
-        if not given and not values[opened]:
+    for accepted, name, opened in ((audiences, AUDIENCE, ANY_AUDIENCE), (values[ISSUER], ISSUER, ANY_ISSUER)):
+        if not accepted and not values[opened]:
             raise InvalidValue(f"OAUTHBEARER requires {name}, or {opened}=true")
     issuer = values[ISSUER]
     return OAuthSettings(

@@ -51,19 +51,19 @@ def load_config(
     """Load a file (in Java's properties format), overridden by `settings`, overridden by `key=value` assignments. With
     `stores`, also read keystores and truststores. Raises ConfigError with all problems.
     """
-    given: dict[str, Setting] = {}
+    texts: dict[str, Setting] = {}
     problems: list[str] = []
     if file is not None:
-        given.update(_read_properties(os.fspath(file), problems))
+        texts.update(_read_properties(os.fspath(file), problems))
     for name, value in (settings or {}).items():
-        given[name] = Setting(_text_of(value), "settings")
+        texts[name] = Setting(_text_of(value), "settings")
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals or not name.strip():
             problems.append(f"--set {assignment}: expected key=value")
         else:
-            given[name.strip()] = Setting(text.strip(), "--set")
-    return _Check(given, problems).loaded(stores=stores)
+            texts[name.strip()] = Setting(text.strip(), "--set")
+    return _Check(texts, problems).loaded(stores=stores)
 
 
 def _text_of(value: object) -> str:
@@ -94,8 +94,8 @@ def _read_properties(path: str, problems: list[str]) -> dict[str, Setting]:
 class _Check:
     """Checks the settings of one broker and builds its configuration."""
 
-    def __init__(self, given: Mapping[str, Setting], problems: list[str]) -> None:
-        self._given = dict(given)
+    def __init__(self, texts: Mapping[str, Setting], problems: list[str]) -> None:
+        self._texts = dict(texts)
         self._problems = problems
         self._failed: set[str] = set()
         self._static: dict[str, str] = {}
@@ -105,19 +105,19 @@ class _Check:
     def loaded(self, *, stores: bool) -> LoadedConfig:
         """Return the configuration. Raises ConfigError with all problems."""
         self._resolve_references()
-        for name, setting in self._given.items():
+        for name, setting in self._texts.items():
             self._take(name, setting)
         self._drop_controller_listeners()
         static = self._static
         cut = single_node.fit(static) if static.get(METADATA_STORE, EMBEDDED) == EMBEDDED else None
         config = BrokerConfig(static, self._listener_settings)
-        texts = {name: setting.text for name, setting in self._given.items()}
+        texts = {name: setting.text for name, setting in self._texts.items()}
         for of_name, problem in inconsistencies(config, texts, self._failed):
             if of_name is None:
                 self._problems.append(problem)
             else:
-                in_force = render_value(config[of_name]) if of_name in BROKER_SETTINGS else None
-                self._fail(of_name, problem, in_force or "")
+                effective = render_value(config[of_name]) if of_name in BROKER_SETTINGS else None
+                self._fail(of_name, problem, effective or "")
         if stores and self._failed.isdisjoint(("listeners", "listener.security.protocol.map")):
             self._problems += unusable_stores(config)
         if self._problems:
@@ -127,27 +127,27 @@ class _Check:
             self._unused.of_kafka.append(SECURITY_BETWEEN)
         return LoadedConfig(config, [*([cut] if cut else []), *advice.warnings(config, self._unused)])
 
-    def _fail(self, name: str, problem: object, in_force: str = "") -> None:
-        """Record a problem. in_force: the effective value, if it differs from the given text."""
-        setting = self._given.get(name)
+    def _fail(self, name: str, problem: object, effective: str = "") -> None:
+        """Record a problem. `effective`: the effective value, if it differs from the given text."""
+        setting = self._texts.get(name)
         where = f" ({setting.where})" if setting is not None else ""
-        text = in_force or (setting.text if setting is not None else "")
+        text = effective or (setting.text if setting is not None else "")
         self._problems.append(f"{name}={'(hidden)' if _is_secret(name) else text}{where}: {problem}")
         self._failed.add(name)
 
     def _resolve_references(self) -> None:
         try:
-            providers = Providers({name: setting.text for name, setting in self._given.items()})
+            providers = Providers({name: setting.text for name, setting in self._texts.items()})
         except InvalidValue as problem:
             self._fail(PROVIDERS, problem)
             # A value with a reference is unknown; a check of it would report a problem that it may not have.
-            self._failed |= {name for name, setting in self._given.items() if "${" in setting.text}
+            self._failed |= {name for name, setting in self._texts.items() if "${" in setting.text}
             return
-        for name, setting in self._given.items():
+        for name, setting in self._texts.items():
             if name.startswith(PROVIDERS):
                 continue
             try:
-                self._given[name] = setting._replace(text=providers.resolve(setting.text).strip())
+                self._texts[name] = setting._replace(text=providers.resolve(setting.text).strip())
             except InvalidValue as problem:
                 self._fail(name, problem)
 
@@ -197,7 +197,7 @@ class _Check:
     def _drop_controller_listeners(self) -> None:
         """Drop the listener of a KRaft controller, which Kafka's sample file contains: in pybroker the controller is
         part of the process."""
-        names = self._given.get(CONTROLLERS)
+        names = self._texts.get(CONTROLLERS)
         if names is None:
             return
         controllers = {name.strip().upper() for name in names.text.split(",")}

@@ -31,7 +31,7 @@ Check = Callable[[BrokerConfig, Mapping[str, str]], Problems]
 
 
 def inconsistencies(
-    config: BrokerConfig, given: Mapping[str, str], failed: set[str]
+    config: BrokerConfig, texts: Mapping[str, str], failed: set[str]
 ) -> Iterator[tuple[str | None, str]]:
     """Yield each problem with the setting to name; None if the problem's text already names its settings.
 
@@ -41,14 +41,14 @@ def inconsistencies(
     if not failed.isdisjoint((PROTOCOL_MAP, "listeners")):
         checks = _WITHOUT_LISTENERS
     else:
-        listeners = list(_listeners(config, given))
+        listeners = list(_listeners(config, texts))
         yield from listeners
         failed = failed | {name for name, _ in listeners}
         checks = _WITHOUT_LISTENERS if listeners else _CHECKS
     if any("ssl." in name or "sasl." in name for name in failed):
         checks = tuple(check for check in checks if check not in (_security_of_listeners, _store))
     for check in checks:
-        yield from ((name, problem) for name, problem in check(config, given) if name not in failed)
+        yield from ((name, problem) for name, problem in check(config, texts) if name not in failed)
     try:
         check_resolved(resolve_topic_configs({}, config))
         NativeBroker.check_settings(config.native_settings())
@@ -56,8 +56,8 @@ def inconsistencies(
         yield None, str(problem)
 
 
-def _listeners(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
+def _listeners(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
+    del texts
     try:
         protocols = protocol_map(config.get_str(PROTOCOL_MAP))
     except InvalidValue as problem:
@@ -69,8 +69,8 @@ def _listeners(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         yield "listeners", str(problem)
 
 
-def _security_of_listeners(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
+def _security_of_listeners(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
+    del texts
     for listener in config.listeners:
         try:
             if listener.protocol.endswith("SSL"):
@@ -81,7 +81,7 @@ def _security_of_listeners(config: BrokerConfig, given: Mapping[str, str]) -> Pr
             yield "listeners", f"listener {listener.name} uses {listener.protocol}: {problem}"
 
 
-def _advertised(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+def _advertised(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     try:
         protocols = protocol_map(config.get_str(PROTOCOL_MAP))
     except InvalidValue:
@@ -108,16 +108,16 @@ def _names(config: BrokerConfig) -> set[str] | None:
         return None
 
 
-def _alone(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+def _alone(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     """Check settings that only a cluster can have."""
     if config.in_cluster:
         return
     # One address is that of this process, as in Kafka's sample file.
     for name in (VOTERS, BOOTSTRAP):
-        if "," in given.get(name, ""):
+        if "," in texts.get(name, ""):
             yield (
                 name,
-                f"a single broker has no other voters; set metadata.store={QUORUM}{_and_listener(given)}, or remove "
+                f"a single broker has no other voters; set metadata.store={QUORUM}{_and_listener(texts)}, or remove "
                 "the line",
             )
     if len(config.voters) == 1 and config.voters[0].node_id != config.broker_id:
@@ -125,10 +125,10 @@ def _alone(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
             VOTERS,
             (
                 f"the voter is another node, and this is node {config.broker_id}; remove the line, or set "
-                f"metadata.store={QUORUM}{_and_listener(given)}"
+                f"metadata.store={QUORUM}{_and_listener(texts)}"
             ),
         )
-    if given.get("zookeeper.connect"):
+    if texts.get("zookeeper.connect"):
         yield (
             "zookeeper.connect",
             (
@@ -138,32 +138,32 @@ def _alone(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         )
 
 
-def _and_listener(given: Mapping[str, str]) -> str:
+def _and_listener(texts: Mapping[str, str]) -> str:
     """Return what a file for Kafka's controllers needs beside `metadata.store=quorum`; its voters have the addresses of
     the controllers' listener.
     """
-    name = _of_controllers(given)
+    name = _of_controllers(texts)
     return "" if name is None else f" and {BETWEEN}={name}, the listener of the voters"
 
 
-def _of_controllers(given: Mapping[str, str]) -> str | None:
+def _of_controllers(texts: Mapping[str, str]) -> str | None:
     """Return the controllers' listener of a file for Kafka if brokers do not use it yet."""
-    name = given.get(CONTROLLERS, "").partition(",")[0].strip()
-    return name if name and name.upper() != given.get(BETWEEN, "").upper() else None
+    name = texts.get(CONTROLLERS, "").partition(",")[0].strip()
+    return name if name and name.upper() != texts.get(BETWEEN, "").upper() else None
 
 
-def _between(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
+def _between(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
+    del texts
     between, names = config[BETWEEN], _names(config)
     if between is not None and names is not None and str(between).upper() not in names:
         yield BETWEEN, "not in listeners"
 
 
-def _together(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+def _together(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     """Check settings of a cluster that need no valid listeners."""
     if not config.in_cluster:
         return
-    if config[BETWEEN] is not None and SECURITY_BETWEEN in given:
+    if config[BETWEEN] is not None and SECURITY_BETWEEN in texts:
         yield SECURITY_BETWEEN, f"conflicts with {BETWEEN}={config[BETWEEN]}; remove one of the two"
     if not config.in_quorum:
         if not config["zookeeper.connect"]:
@@ -175,15 +175,15 @@ def _together(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         yield PROTOCOL_VERSION, f"must be 2.8 or later with {METADATA_STORE}={QUORUM}"
 
 
-def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+def _store(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     """Check the listener of brokers in a cluster."""
     names = _names(config) or set()
     if not config.in_cluster or (config[BETWEEN] is not None and config.between_brokers not in names):
         return
     if config.in_quorum:
-        yield from _quorum(config, given)
+        yield from _quorum(config, texts)
     if config.between_brokers is None or len(names) < 2:
-        name = _of_controllers(given) if config.in_quorum else None
+        name = _of_controllers(texts) if config.in_quorum else None
         yield (
             METADATA_STORE,
             (
@@ -197,10 +197,10 @@ def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
     elif config.between_brokers not in names:
         yield SECURITY_BETWEEN, "no listener has this name; set inter.broker.listener.name to the listener of brokers"
     else:
-        yield from _between_brokers(config, given)
+        yield from _between_brokers(config, texts)
 
 
-def _quorum(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+def _quorum(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     own = next((listener for listener in config.listeners if listener.name == config.between_brokers), None)
     if own is not None and own.port == 0 and not config.voters:
         yield "listeners", f"{own} needs a fixed port: voters of the metadata log keep each other's addresses"
@@ -208,7 +208,7 @@ def _quorum(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
     if own is None or voter is None or voter.port in (0, own.port):
         return
     # `listeners` as it was given still has the listener of controllers.
-    for item in given.get("listeners", "").split(","):
+    for item in texts.get("listeners", "").split(","):
         name, _, address = item.strip().partition("://")
         if name.upper() != own.name and address.rpartition(":")[2].strip() == str(voter.port):
             yield (
@@ -221,12 +221,12 @@ def _quorum(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
             )
 
 
-def _between_brokers(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+def _between_brokers(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     between = next(listener for listener in config.listeners if listener.name == config.between_brokers)
     named_by = BETWEEN if config[BETWEEN] is not None else SECURITY_BETWEEN
     if between.protocol.endswith("SSL"):
         for name in (CHECKED_NAME, f"{PREFIX}{between.name.lower()}.{CHECKED_NAME}"):
-            if given.get(name, "https").lower() != "https":
+            if texts.get(name, "https").lower() != "https":
                 yield name, "brokers verify the names in each other's certificates; remove the line"
     try:
         login = broker_login(config)
@@ -251,17 +251,17 @@ def _unguarded(config: BrokerConfig, between: Listener, named_by: str) -> Proble
         )
 
 
-def _identity(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
+def _identity(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
+    del texts
     static = config.layer(ConfigSource.STATIC_BROKER_CONFIG)
     if "node.id" in static and config["broker.id"] not in (None, -1, config["node.id"]):
         yield "broker.id", f"conflicts with node.id={config['node.id']}; remove one of the two"
 
 
-def _directories(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+def _directories(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     # If a variable is unset, the list is empty. The default directory would then start the broker without its data, so
     # refuse it.
-    if "log.dirs" in given and not config.get_list("log.dirs"):
+    if "log.dirs" in texts and not config.get_list("log.dirs"):
         yield "log.dirs", "no directory given; add one or remove the line"
     elif not all(config.get_list("log.dirs") or config.get_list("log.dir")):
         yield "log.dirs", "an empty directory name between two commas"
@@ -269,8 +269,8 @@ def _directories(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         yield "log.dirs", "a directory is listed twice"
 
 
-def _cordoned(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
+def _cordoned(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
+    del texts
     problem = cordon_problem(config)
     if problem is not None:
         yield "cordoned.log.dirs", problem
@@ -290,8 +290,8 @@ def cordon_problem(config: BrokerConfig) -> str | None:
     return f"{strange[0]} is not in log.dirs" if strange else None
 
 
-def _groups(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
+def _groups(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
+    del texts
     if config.get_int("group.min.session.timeout.ms") > config.get_int("group.max.session.timeout.ms"):
         yield "group.min.session.timeout.ms", "above group.max.session.timeout.ms"
     for name, low, high in (broker for broker in OF_BROKER.values() if broker.low or broker.high):
@@ -305,8 +305,8 @@ def _groups(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
             yield name, f"must be below {below}"
 
 
-def _connection_overrides(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
+def _connection_overrides(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
+    del texts
     try:
         connection_overrides.resolve(config.get_str(connection_overrides.NAME))
     except InvalidValue as problem:

@@ -203,8 +203,8 @@ def check_group_configs(own: Mapping[str, str], config: Mapping[str, Any]) -> No
         low, high = _bounds(broker, config)
         if name in own and not low <= value <= high:
             between = [f"{bound}={config[bound]}" for bound in (broker.low, broker.high) if bound is not None]
-            told = f"between {' and '.join(between)}" if len(between) > 1 else f"within {between[0]}"
-            raise ConfigError(f"{name}={value}: must be {told}")
+            range_text = f"between {' and '.join(between)}" if len(between) > 1 else f"within {between[0]}"
+            raise ConfigError(f"{name}={value}: must be {range_text}")
     for beat, session in BEAT_BELOW_SESSION:
         if values[beat] >= values[session]:
             raise ConfigError(f"{beat}={values[beat]}: must be below {session}={values[session]}")
@@ -215,7 +215,7 @@ def _bounds(broker: OfBroker, config: Mapping[str, Any]) -> tuple[int, float]:
     return low, math.inf if broker.high is None else int(config[broker.high])
 
 
-def in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> int:
+def effective_value(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> int:
     """Return the effective value of a setting for a group. The group's own value is limited to the broker's bounds,
     because the bounds may have changed since the value was stored.
     """
@@ -224,12 +224,12 @@ def in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> in
     return int(max(low, min(high, int(own.get(name, config[broker.default])))))
 
 
-def words_in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> tuple[str, ...]:
+def effective_words(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the effective value of a list setting."""
     value = GROUP_SETTINGS[name].parse(own[name]) if name in own else config[OF_BROKER[name].default]
     return value if isinstance(value, tuple) else ()
 
 
-def text_in_force(name: str, own: Mapping[str, str]) -> str:
+def effective_text(name: str, own: Mapping[str, str]) -> str:
     """Return the effective value of a group setting without a corresponding broker setting."""
     return own.get(name) or render_value(GROUP_SETTINGS[name].default) or ""

@@ -42,10 +42,10 @@ class Providers:
         self._kinds: dict[str, str] = {}
         self._settings = settings
         for provider in filter(None, (part.strip() for part in settings.get(NAME, "").split(","))):
-            given = settings.get(f"{NAME}.{provider}.class", "").strip()
-            kind = _ALIASES.get(given, given)
+            class_name = settings.get(f"{NAME}.{provider}.class", "").strip()
+            kind = _ALIASES.get(class_name, class_name)
             if kind not in _KINDS:
-                what = f"{NAME}.{provider}.class={given}" if given else f"{NAME}.{provider}.class is missing"
+                what = f"{NAME}.{provider}.class={class_name}" if class_name else f"{NAME}.{provider}.class is missing"
                 raise InvalidValue(f"{what}; this broker supports {', '.join(_KINDS)}")
             self._kinds[provider] = kind
 

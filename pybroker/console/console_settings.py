@@ -48,15 +48,15 @@ class ConsoleSettings:
 
     def common_config(self) -> dict[str, Any]:
         """Settings of all clients; without credentials if people log in."""
-        given = dict(self.client_config)
+        client_config = dict(self.client_config)
         if self.needs_login:
             for name in ("sasl.username", "sasl.password", "sasl.jaas.config"):
-                given.pop(name, None)
+                client_config.pop(name, None)
         return {
             "client.id": "pybroker-console",
             "request.timeout.ms": REQUEST_TIMEOUT_MS,
             "default.api.timeout.ms": API_TIMEOUT_MS,
-            **given,
+            **client_config,
         }
 
     def check(self) -> None:

@@ -291,16 +291,14 @@ class SparkCluster:
             answers = {(t.name, p.partition_index): p for t in answer.topics for p in t.partitions}
             for each in places:
                 topic, number, _ = each
-                told = answers[topic.name, number]
-                if not told.error_code:
-                    found[topic.id, number] = told.offset
+                row = answers[topic.name, number]
+                if not row.error_code:
+                    found[topic.id, number] = row.offset
                     continue
-                if told.error_code in _OTHER_TOPIC:
+                if row.error_code in _OTHER_TOPIC:
                     _check_here(topic, self.topics_with_ids([topic.id]))
                 if last:
-                    raise BrokerRefusalError(
-                        told.error_code, f"offsets of {topic.name} ({topic.id}) partition {number}"
-                    )
+                    raise BrokerRefusalError(row.error_code, f"offsets of {topic.name} ({topic.id}) partition {number}")
                 again.append(each)
         return again
 

@@ -101,18 +101,18 @@ class PlannedBatch:
         )
         new = self._cluster.topics_named([topic.name]).get(topic.name)
         if new is None:
-            told = f"topic {topic.name} with id {topic_id} was deleted"
+            event = f"topic {topic.name} with id {topic_id} was deleted"
             forgiven = not self._fail_on_data_loss
             way_out = "Use failOnDataLoss=false to skip the rest"
         else:
-            told = (
+            event = (
                 f"topic {topic.name} was re-created: the micro-batch belongs to id {topic_id}, the topic has {new.id}"
             )
             forgiven = self._policy == "earliest"
             way_out = "Use onTopicRecreated=earliest to skip the rest and read the new topic from its start"
         if not forgiven:
             raise TopicChangedError(
-                f"{told}; a planned micro-batch was not read (offsets by partition {left}). {way_out}, run "
+                f"{event}; a planned micro-batch was not read (offsets by partition {left}). {way_out}, run "
                 f"`pybroker topics undelete {topic_id}` to restore the old records, or start with a new checkpoint"
             )
-        log.warning("%s; skipped the rest of a planned micro-batch, offsets by partition: %s", told, left)
+        log.warning("%s; skipped the rest of a planned micro-batch, offsets by partition: %s", event, left)

@@ -74,10 +74,10 @@ def _looked_up(
                 raise OptionError(f"{name}: {key} partition {number} has an offset but is not subscribed")
     asked = []
     for (key, number), topic in wanted.items():
-        given = table.get(key, {}).get(number)
-        if given is None:
+        number_or_time = table.get(key, {}).get(number)
+        if number_or_time is None:
             raise OptionError(f"{name}: {topic.name} partition {number} is subscribed but has no offset")
-        asked.append((topic, number, given))
+        asked.append((topic, number, number_or_time))
     return asked
 
 

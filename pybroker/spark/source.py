@@ -74,9 +74,9 @@ def _checked(schema: StructType) -> StructType:
     """Check the user's schema: it may omit columns, but not change them. Raises OptionError."""
     for column in schema:
         kind = TYPES.get(column.name)
-        given = column.dataType.simpleString()
+        type_name = column.dataType.simpleString()
         if kind is None:
             raise OptionError(f"unknown column {column.name}")
-        if kind.simpleString() != given:
-            raise OptionError(f"column {column.name} is read as {kind.simpleString()}, not as {given}")
+        if kind.simpleString() != type_name:
+            raise OptionError(f"column {column.name} is read as {kind.simpleString()}, not as {type_name}")
     return schema

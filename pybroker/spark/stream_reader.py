@@ -46,7 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned: StreamPosition | None = None
         # As in Spark's source, the first micro-batch does not wait for more rows.
         self._triggered_s = -math.inf
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._committed: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,17 +128,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._cluster.commit_offsets(group_id, offsets)
         except (NativeError, SparkSourceError) as error:
             # The failure is harmless: the query never reads these offsets, which only show the group's lag.
-            self._tell("groupId", f"groupId={group_id}: offset commit failed: {error}")
+            self._warn_once("groupId", f"groupId={group_id}: offset commit failed: {error}")
 
     def stop(self) -> None:
         self._made = None
 
     # ---- parts
 
-    def _tell(self, what: str, text: str) -> None:
+    def _warn_once(self, what: str, text: str) -> None:
         """Log a warning once for each `what`."""
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._warned:
+            self._warned.add(what)
             log.warning("%s", text)
 
     def _wanted(self, topics: list[SparkTopic], offsets: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
@@ -163,7 +163,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = read_bounds.position_of(self._cluster.id, topics, self._wanted(topics, last))
         for topic_id, topic in carried.topics.items():
             if topic_id not in latest.topics:
-                self._tell(
+                self._warn_once(
                     topic_id, f"topic {topic.name} with id {topic_id} was deleted; the query continues without it"
                 )
         return carried, _with_new(carried, latest, first), latest
@@ -178,7 +178,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 places[topic_id] = subscription.assigned.get(topic.name) or tuple(topic.offsets)
             dropped = {number: at for number, at in topic.offsets.items() if number not in places.get(topic_id, ())}
             if dropped:
-                self._tell(
+                self._warn_once(
                     f"dropped {topic_id}",
                     (
                         f"topic {topic.name} with id {topic_id} is no longer subscribed; its position was removed "

@@ -44,14 +44,14 @@ class ReadBound:
     timestamps: Mapping[str, Mapping[int, int]] | None = None
 
 
-def subscription_of(given: Mapping[str, str]) -> TopicSelection:
+def subscription_of(options: Mapping[str, str]) -> TopicSelection:
     """Parse the one option of SUBSCRIPTIONS that is set. Raises OptionError."""
-    chosen = [name for name in SUBSCRIPTIONS if given.get(name)]
+    chosen = [name for name in SUBSCRIPTIONS if options.get(name)]
     if len(chosen) != 1:
         said = f"got {' and '.join(chosen)}" if chosen else "got none"
         raise OptionError(f"expected exactly one of {', '.join(SUBSCRIPTIONS)}, {said}")
     (name,) = chosen
-    text = given[name]
+    text = options[name]
     match name:
         case "subscribePattern":
             try:
@@ -80,24 +80,24 @@ def topic_id(name: str, text: str) -> str:
     return str(found)
 
 
-def bound_of(given: Mapping[str, str], prefix: str, default: str, words: tuple[str, ...]) -> ReadBound:
+def bound_of(options: Mapping[str, str], prefix: str, default: str, words: tuple[str, ...]) -> ReadBound:
     """Parse the first option that is set, in the order of Spark's source: one time for all partitions, times by
     partition, offsets.
 
     Raises OptionError.
     """
-    timestamp = given.get(f"{prefix}Timestamp")
+    timestamp = options.get(f"{prefix}Timestamp")
     if timestamp:
         try:
             return ReadBound(f"{prefix}Timestamp", timestamp_ms=number(f"{prefix}Timestamp", timestamp, 0, LONG))
         except OptionError as error:
             raise OptionError(f"{error} (milliseconds since 1970)") from None
     name = f"{prefix}OffsetsByTimestamp"
-    timestamps = given.get(name)
+    timestamps = options.get(name)
     if timestamps:
         return ReadBound(name, timestamps=_by_partition(name, timestamps, 0))
     name = f"{prefix}Offsets"
-    value = given.get(name) or default
+    value = options.get(name) or default
     if value.lower() in words:
         return ReadBound(name, word=value.lower())
     if not value.startswith("{"):

@@ -56,7 +56,7 @@ class Job:
 def test_tasks_are_counted_from_the_first_one_to_the_last(spark: SparkSession, tmp_path: Path) -> None:
     """Those of stages that have ended, too; the next step begins at none."""
     moving, job = Progress("a → b"), Job(spark, tmp_path)
-    assert moving.told(moving.tasks) == "starting Spark"
+    assert moving.text(moving.tasks) == "starting Spark"
 
     def work() -> None:
         moving.step(spark.sparkContext)
@@ -71,12 +71,12 @@ def test_tasks_are_counted_from_the_first_one_to_the_last(spark: SparkSession, t
         _until(lambda: moving.tasks.done > task)  # noqa: B023 (asked before the next one)
     worker.join(LIMIT_S)
     _until(lambda: moving.tasks == SparkTasks(TASKS + GROUPS, TASKS + GROUPS))
-    assert moving.told(moving.tasks) == "6/6 tasks"
+    assert moving.text(moving.tasks) == "6/6 tasks"
     moving.step(spark.sparkContext, "part 2 of 5")
     assert moving.tasks == SparkTasks(0, 0)
-    assert moving.told(moving.tasks) == "part 2 of 5"
+    assert moving.text(moving.tasks) == "part 2 of 5"
     moving.step(spark.sparkContext)
-    assert moving.told(moving.tasks) == "planning"
+    assert moving.text(moving.tasks) == "planning"
 
 
 def _shown(spark: SparkSession, folder: Path, *, terminal: bool) -> list[str]:

@@ -48,25 +48,28 @@ def die_at(death: Death) -> None:
     def storing(shard: TransactionShard, entry: Any, change: Any, stored: Any) -> None:
         death.at(change.state.name, "before")
 
-        def told(code: ErrorCode) -> None:
+        def callback(code: ErrorCode) -> None:
             death.at(change.state.name, "after")
             stored(code)
 
-        store(shard, entry, change, told)
+        store(shard, entry, change, callback)
 
     def appending(
-        appends: NativeAppends, *args: Any, told: Callable[[int, int], None], producer: tuple[int, int] | None = None
+        appends: NativeAppends,
+        *args: Any,
+        callback: Callable[[int, int], None],
+        producer: tuple[int, int] | None = None,
     ) -> Any:
         if producer is None:
-            return append(appends, *args, told=told)
+            return append(appends, *args, callback=callback)
         death.at("OFFSETS", "before")
 
         def ended(code: int, base_offset: int) -> None:
             if not code:
                 death.at("OFFSETS", "after")
-            told(code, base_offset)
+            callback(code, base_offset)
 
-        at_once = append(appends, *args, told=ended, producer=producer)
+        at_once = append(appends, *args, callback=ended, producer=producer)
         if at_once is not None and not at_once[0]:
             death.at("OFFSETS", "after")
         return at_once

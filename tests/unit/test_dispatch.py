@@ -314,7 +314,9 @@ async def test_appends_meet_their_completions() -> None:
     two = appends.append_batch(Uuid.random(), 0, b"batch")
     three = appends.append_batch(Uuid.random(), 0, b"batch")
     for _ in range(2):
-        assert appends.append(Uuid.random(), 0, 0, [(b"k", None)], 1, told=lambda *ended: told.append(ended)) is None
+        assert (
+            appends.append(Uuid.random(), 0, 0, [(b"k", None)], 1, callback=lambda *ended: told.append(ended)) is None
+        )
     appends.complete(cast(Any, Completed(2, 6)))
     appends.complete(cast(Any, Completed(1, 0)))
     appends.complete(cast(Any, Completed(4, 0, 5)))
@@ -328,5 +330,5 @@ async def test_appends_meet_their_completions() -> None:
         await three
     assert (appends.pending, told) == (0, [(0, 5), (15, -1)])
     native.at_once = True
-    ended = appends.append(Uuid.random(), 0, 0, [(b"k", None)], 1, told=lambda *ended: told.append(ended))
+    ended = appends.append(Uuid.random(), 0, 0, [(b"k", None)], 1, callback=lambda *ended: told.append(ended))
     assert (ended, appends.pending, len(told)) == ((0, 7), 0, 2)

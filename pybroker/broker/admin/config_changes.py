@@ -317,13 +317,13 @@ def _new_text(
         return value
     _check_list_operation(op, table.get(op.name))
     items = [item for item in current.get(op.name, default(op.name)).split(",") if item]
-    given = [item.strip() for item in value.split(",")]
-    while value and given and not given[-1]:
-        given.pop()  # As in Kafka (Java's split): only an empty value is one empty item.
+    listed = [item.strip() for item in value.split(",")]
+    while value and listed and not listed[-1]:
+        listed.pop()  # As in Kafka (Java's split): only an empty value is one empty item.
     if op.op == OpType.APPEND:
-        items += [item for item in given if item not in items]
+        items += [item for item in listed if item not in items]
     else:
-        items = [item for item in items if item not in given]
+        items = [item for item in items if item not in listed]
     return ",".join(items)
 
 

@@ -151,8 +151,8 @@ class ConfigAdmin:
                     if connection_overrides.unresolved(text):
                         await asyncio.to_thread(connection_overrides.resolve, text)
                 except InvalidValue as problem:
-                    told = f"Invalid value {text} for configuration {connection_overrides.NAME}: {problem}"
-                    results[index] = KafkaError(ErrorCode.INVALID_REQUEST, told)
+                    message = f"Invalid value {text} for configuration {connection_overrides.NAME}: {problem}"
+                    results[index] = KafkaError(ErrorCode.INVALID_REQUEST, message)
 
     async def _prepared(
         self,
@@ -284,8 +284,8 @@ class ConfigAdmin:
         names = {listener.name for listener in then.listeners if listener.protocol.endswith("SSL")}
         for setting, text in zip(settings, change.changes.values(), strict=False):
             if setting is not None and text is not None and setting.listener not in names:
-                told = f"Listener {setting.listener} is not a TLS listener of this broker"
-                raise KafkaError(ErrorCode.INVALID_REQUEST, told)
+                message = f"Listener {setting.listener} is not a TLS listener of this broker"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         if not any(setting is not None or name in TLS for setting, name in zip(settings, changed, strict=True)):
             return
         for name in sorted(names):

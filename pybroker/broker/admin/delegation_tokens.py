@@ -121,9 +121,9 @@ class TokenAdmin:
         )
         return token, hmac_of(secret, token_id)
 
-    async def renew(self, given: bytes, period_ms: int, caller: Caller) -> int:
+    async def renew(self, hmac_sent: bytes, period_ms: int, caller: Caller) -> int:
         """Extend a token and return its new expiry timestamp (ms). Raises KafkaError."""
-        token = self._known(given)
+        token = self._known(hmac_sent)
         now_ms = self._clock.wall_ms()
         if token.max_ms < now_ms:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "The delegation token has expired.")
@@ -131,10 +131,10 @@ class TokenAdmin:
         expires_ms = min(now_ms + period_ms, TIME_MAX)
         return await self._submit(ChangeToken(token.token_id, expires_ms, now_ms, caller.principal), caller)
 
-    async def expire(self, given: bytes, period_ms: int, caller: Caller) -> int:
+    async def expire(self, hmac_sent: bytes, period_ms: int, caller: Caller) -> int:
         """Change a token's expiry and return the new timestamp (ms). A negative `period_ms` expires it at once. Raises
         KafkaError."""
-        token = self._known(given)
+        token = self._known(hmac_sent)
         now_ms = self._clock.wall_ms()
         expires_ms = None if period_ms < 0 else min(now_ms + period_ms, TIME_MAX)
         return await self._submit(ChangeToken(token.token_id, expires_ms, now_ms, caller.principal), caller)
@@ -153,10 +153,10 @@ class TokenAdmin:
             if (owners is None or any(token.may_be_changed_by(owner) for owner in owners)) and visible(token)
         ]
 
-    def _known(self, given: bytes) -> DelegationToken:
+    def _known(self, hmac_sent: bytes) -> DelegationToken:
         secret = self.require()
         for token in self._view.image.tokens.values():
-            if hmac.compare_digest(hmac_of(secret, token.token_id), given):
+            if hmac.compare_digest(hmac_of(secret, token.token_id), hmac_sent):
                 return token
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "There is no such delegation token.")
 

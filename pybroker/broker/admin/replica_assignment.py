@@ -36,7 +36,7 @@ class ElectionAdmin:
             # Remove duplicates: the second election of a partition would return ELECTION_NOT_NEEDED.
             partitions = tuple(dict.fromkeys(partitions))
         answer = await self._controller.submit(ElectLeaders(unclean, partitions), timeout_ms, caller=caller)
-        if answer.in_force:
+        if answer.is_complete:
             return answer.reply
         late = "The leader is elected, but not all brokers have applied the change yet."
         return [
@@ -67,7 +67,7 @@ class ReassignmentAdmin:
             for partition in partitions
         )
         answer = await self._controller.submit(ReassignPartitions(known, factor_may_change), timeout_ms, caller=caller)
-        if answer.in_force:
+        if answer.is_complete:
             return answer.reply
         late = KafkaError(
             ErrorCode.REQUEST_TIMED_OUT, "The reassignment has begun, but not all brokers have applied the change yet."
@@ -104,7 +104,7 @@ class BrokerAdmin:
                 "quorum remove`, or `kafka-metadata-quorum remove-controller`).",
             )
         answer = await self._controller.submit(UnregisterBroker(broker_id), caller=caller)
-        if not answer.in_force:
+        if not answer.is_complete:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 "The broker is unregistered, but this broker has not applied the change yet.",

@@ -155,9 +155,9 @@ class RestoredOffsets:
                 task.add_done_callback(_report)
 
     def _attempt(self, record: DeletionRecord, topic: TopicImage) -> Mapping[str, Awaitable[ErrorCode]]:
-        given = frozenset(record.offsets_given)
+        returned = frozenset(record.offsets_given)
         return self._give_back(
-            topic.topic_id, topic.name, [offset for offset in record.offsets if offset["group"] not in given]
+            topic.topic_id, topic.name, [offset for offset in record.offsets if offset["group"] not in returned]
         )
 
     async def _until_given(
@@ -168,8 +168,8 @@ class RestoredOffsets:
             while True:
                 codes = {group: await code for group, code in attempt.items()}
                 stored = tuple(group for group, code in codes.items() if code is ErrorCode.NONE)
-                told = not stored or await self._told(debt, topic.name, stored)
-                if told and len(stored) == len(codes):
+                notified = not stored or await self._notify(debt, topic.name, stored)
+                if notified and len(stored) == len(codes):
                     record = self._owing(debt)
                     late = record is not None and _groups(record) - set(record.offsets_given) - set(stored)
                     if not late:
@@ -196,7 +196,7 @@ class RestoredOffsets:
         record = self._view.image.deletions.get(debt.topic_id)
         return record if record is not None and _Debt.of(record) == debt else None
 
-    async def _told(self, debt: _Debt, name: str, groups: tuple[str, ...]) -> bool:
+    async def _notify(self, debt: _Debt, name: str, groups: tuple[str, ...]) -> bool:
         try:
             await self._controller.submit(OffsetsRestored(debt.topic_id, debt.target, groups))
         except KafkaError as error:

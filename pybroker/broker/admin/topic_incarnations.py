@@ -92,7 +92,7 @@ class LineageAdmin:
             answer = await self._controller.submit(event, timeout_ms, caller=caller)
         except KafkaError as error:
             return error
-        if not answer.in_force:
+        if not answer.is_complete:
             return KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 "The undelete is still in progress. `pybroker topics deletions` shows its state.",
@@ -151,7 +151,7 @@ class LineageAdmin:
                 ErrorCode.REQUEST_TIMED_OUT, "The topic is truncated, but not yet in service after the timeout."
             )
             for slot, reply in zip(found, answer.reply, strict=True):
-                results[slot] = late if isinstance(reply, TruncatedTopic) and not answer.in_force else reply
+                results[slot] = late if isinstance(reply, TruncatedTopic) and not answer.is_complete else reply
         return [result for result in results if result is not None]
 
     def _truncation(

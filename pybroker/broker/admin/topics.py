@@ -185,7 +185,7 @@ class TopicAdmin:
         answer = await self._controller.submit(event, timeout_ms, caller=caller)
         if not event.validate_only:
             log_created(event.created_by, [result for result in answer.reply if isinstance(result, CreatedTopic)])
-        if answer.in_force:
+        if answer.is_complete:
             return Results(answer.reply, answer.throttle_time_ms)
         late = KafkaError(
             ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not yet in service after the timeout."
@@ -364,7 +364,7 @@ class TopicAdmin:
         deleted = [result for result in answer.reply if isinstance(result, DeletedTopic)]
         log_deleted(deleted_by, deleted, event.now_ms + event.delay_ms)
         results = [_as_asked(asked, result) for asked, result in zip(which, decided, strict=True)]
-        if not answer.in_force:
+        if not answer.is_complete:
             late = KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted, but not all brokers have applied the change yet."
             )
@@ -455,7 +455,7 @@ class TopicAdmin:
             ErrorCode.REQUEST_TIMED_OUT, "The partitions are created, but not yet in service after the timeout."
         )
         for index, error in zip(slots, answer.reply, strict=True):
-            results[index] = late if error is None and not answer.in_force else error
+            results[index] = late if error is None and not answer.is_complete else error
         return Results(results, answer.throttle_time_ms)
 
 

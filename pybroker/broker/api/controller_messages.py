@@ -51,7 +51,7 @@ class ControlReceiver:
         """The latest broker epoch for which the controller has sent a FULL LeaderAndIsr, which lists the hosted
         replicas.
         """
-        self._told = -1
+        self._informed_epoch = -1
         """The latest broker epoch for which the controller has sent its complete state."""
         self._heard = asyncio.Event()
 
@@ -59,7 +59,7 @@ class ControlReceiver:
         """Wait until the controller has sent its complete state to this broker epoch. By then the hosted replicas are
         open, and new clients see the cluster.
         """
-        while self._told < broker_epoch:
+        while self._informed_epoch < broker_epoch:
             self._heard.clear()
             await self._heard.wait()
 
@@ -101,9 +101,11 @@ class ControlReceiver:
                     response = k06_update_metadata.handle_by_name(self._metadata, view, request)
                 else:
                     response = k06_update_metadata.handle(self._metadata, request)
-                if self._told < request.broker_epoch <= self._hosts and self._metadata.shows(self._cluster.image):
+                if self._informed_epoch < request.broker_epoch <= self._hosts and self._metadata.shows(
+                    self._cluster.image
+                ):
                     # A controller begins with several messages; this is the last of them.
-                    self._told = request.broker_epoch
+                    self._informed_epoch = request.broker_epoch
                     self._heard.set()
                 return response
             case RestoreReplicasRequest():

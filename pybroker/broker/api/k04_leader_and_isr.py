@@ -46,9 +46,9 @@ async def handle_by_name(
         living.append(msgspec.structs.replace(topic, topic_id=known.topic_id))
     resolved = msgspec.structs.replace(request, type=int(LeaderAndIsrType.INCREMENTAL), topic_states=living)
     applied = await replicas.leader_and_isr(resolved)
-    told = [
+    named_errors = [
         NamedPartitionError(names[topic.topic_id], error.partition_index, error.error_code)
         for topic in applied.topics
         for error in topic.partition_errors
     ]
-    return LeaderAndIsrResponse(applied.error_code, named_errors=told + unknown)
+    return LeaderAndIsrResponse(applied.error_code, named_errors=named_errors + unknown)

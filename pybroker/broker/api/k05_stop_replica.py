@@ -61,11 +61,11 @@ async def handle_by_name(
         for topic in stopped.topics
         for error in topic.partition_errors
     }
-    told = [
+    named_errors = [
         NamedPartitionError(name, index, next(filter(None, (codes[topic_id, index] for topic_id in ids)), 0))
         for name, index, ids in meant
     ]
-    return StopReplicaResponse(stopped.error_code, named_errors=told + refused)
+    return StopReplicaResponse(stopped.error_code, named_errors=named_errors + refused)
 
 
 def _ids(replicas: ReplicaManager, view: ClusterView, name: str, index: int) -> list[Uuid]:

@@ -75,7 +75,7 @@ async def handle(
     return DeleteTopicsResponse(
         throttle_time_ms=results.throttle_time_ms,
         responses=[
-            _answer(_told(cluster, topic, denied), outcomes[topic], context.api_version)
+            _answer(_visible_topic(cluster, topic, denied), outcomes[topic], context.api_version)
             async for topic in context.turns.each(dict.fromkeys(asked))
         ],
     )
@@ -105,7 +105,7 @@ def _denied(
     return None if permitted else True
 
 
-def _told(cluster: ClusterAdmin, asked: Asked, denied: Mapping[Asked, bool]) -> Asked:
+def _visible_topic(cluster: ClusterAdmin, asked: Asked, denied: Mapping[Asked, bool]) -> Asked:
     """Build a result. A result for an id names the topic only to clients that may DESCRIBE it."""
     name, topic_id = asked
     topic = cluster.topic(topic_id) if name is None and denied.get(asked) else None

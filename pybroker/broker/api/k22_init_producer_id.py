@@ -11,7 +11,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.api.transactional_requests import require_transactional_id, told
+from pybroker.broker.api.transactional_requests import code_in_version, require_transactional_id
 from pybroker.broker.coordinators.producer_ids import ProducerIds
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.transaction import TransactionProducer
@@ -39,19 +39,19 @@ async def handle(
     """
     try:
         _check(authorizer, context, request)
-        given = None
+        claimed = None
         if request.producer_id != NONE_GIVEN:
-            given = TransactionProducer(request.producer_id, request.producer_epoch)
+            claimed = TransactionProducer(request.producer_id, request.producer_epoch)
         if request.transactional_id is not None:
             producer_id, epoch = await transactions.initialize(
-                request.transactional_id, request.transaction_timeout_ms, given
+                request.transactional_id, request.transaction_timeout_ms, claimed
             )
-        elif given is None:
+        elif claimed is None:
             producer_id, epoch = await producer_ids.next_id(), 0
         else:
-            producer_id, epoch = await producer_ids.next_epoch(*given)
+            producer_id, epoch = await producer_ids.next_epoch(*claimed)
     except KafkaError as error:
-        code = told(error.code, context.api_version, KNOWS_FENCED)
+        code = code_in_version(error.code, context.api_version, KNOWS_FENCED)
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pybroker.broker.api.topic_ids import ResolvedTopic, meant
-from pybroker.broker.api.transactional_requests import part_of, require_transactional_id, told
+from pybroker.broker.api.transactional_requests import code_in_version, part_of, require_transactional_id
 from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.transaction.coordinator import PATIENCE_S, TransactionCoordinator
 from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition, TransactionProducer
@@ -96,7 +96,7 @@ async def _add(
     try:
         await transactions.add(transactional_id, who, parts, patience_s=PATIENCE_S)
     except KafkaError as error:
-        return told(error.code, context.api_version, KNOWS_FENCED)
+        return code_in_version(error.code, context.api_version, KNOWS_FENCED)
     return ErrorCode.NONE
 
 

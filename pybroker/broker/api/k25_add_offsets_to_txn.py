@@ -9,7 +9,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.api.transactional_requests import require_transactional_id, told
+from pybroker.broker.api.transactional_requests import code_in_version, require_transactional_id
 from pybroker.broker.coordinators.transaction.coordinator import PATIENCE_S, TransactionCoordinator
 from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
 from pybroker.broker.coordinators.transaction.transaction import TransactionProducer
@@ -38,5 +38,5 @@ async def handle(
         who = TransactionProducer(request.producer_id, request.producer_epoch)
         await transactions.add(request.transactional_id, who, [part], patience_s=PATIENCE_S)
     except KafkaError as error:
-        return AddOffsetsToTxnResponse(error_code=told(error.code, context.api_version, KNOWS_FENCED))
+        return AddOffsetsToTxnResponse(error_code=code_in_version(error.code, context.api_version, KNOWS_FENCED))
     return AddOffsetsToTxnResponse()

@@ -10,7 +10,7 @@ Versions
 
 from __future__ import annotations
 
-from pybroker.broker.api.transactional_requests import require_transactional_id, told
+from pybroker.broker.api.transactional_requests import code_in_version, require_transactional_id
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.transaction import TransactionProducer
 from pybroker.broker.requests.context import RequestContext
@@ -67,7 +67,7 @@ async def _with_new_id(
 
 def _answer(context: RequestContext, code: int, successor: TransactionProducer | None = None) -> EndTxnResponse:
     if code:
-        return EndTxnResponse(error_code=told(code, context.api_version, KNOWS_FENCED))
+        return EndTxnResponse(error_code=code_in_version(code, context.api_version, KNOWS_FENCED))
     if successor is None:
         return EndTxnResponse()
     return EndTxnResponse(producer_id=successor.producer_id, producer_epoch=successor.epoch)

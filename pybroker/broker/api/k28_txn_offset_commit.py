@@ -69,10 +69,10 @@ async def handle(
         )
     except KafkaError as error:
         codes = wanted.refused(ErrorCode(error.code))
-    return _response(wanted.answers([_told(code, version) for code in codes]))
+    return _response(wanted.answers([_code_in_version(code, version) for code in codes]))
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
+def _code_in_version(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

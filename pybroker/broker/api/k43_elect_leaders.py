@@ -60,11 +60,11 @@ async def handle(
         if topic.refused is not None
     ]
     rows += [_row(topic.asked, topic.told_id, []) for topic, row in asked or () if topic.refused is None and not row]
-    given = {topic.name: (topic.asked, topic.told_id) for topic, _ in asked or ()}
+    asked_topics = {topic.name: (topic.asked, topic.told_id) for topic, _ in asked or ()}
     by_topic = groupby(sorted(outcomes, key=lambda one: one.topic), lambda one: one.topic)
     for name, found in by_topic:
-        told, topic_id = given.get(name, (name, Uuid.ZERO))
-        rows.append(_row(told, topic_id, list(found)))
+        name_shown, topic_id = asked_topics.get(name, (name, Uuid.ZERO))
+        rows.append(_row(name_shown, topic_id, list(found)))
     return ElectLeadersResponse(replica_election_results=rows)
 
 

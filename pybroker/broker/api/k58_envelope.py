@@ -57,7 +57,7 @@ async def handle(
             error_code=0,
             error_message=None,
             reply=pack_reply(decided.reply),
-            in_force=decided.in_force,
+            in_force=decided.is_complete,
             throttle_time_ms=decided.throttle_time_ms,
         )
     except KafkaError as error:

@@ -76,18 +76,18 @@ def meant(names: Names, name: str, topic_id: Uuid, authorize: Callable[[str], No
     called for each name, even if no topic has it, and for the name of an id if its topic exists: ids are not secret,
     names are (KIP-516).
     """
-    given = None if topic_id == Uuid.ZERO else topic_id
+    known_id = None if topic_id == Uuid.ZERO else topic_id
     found = name
-    if given is not None and not name:
-        found = names.topic_name(given) or ""
+    if known_id is not None and not name:
+        found = names.topic_name(known_id) or ""
         if not found:
-            return ResolvedTopic(name, "", given, _unknown(given))
+            return ResolvedTopic(name, "", known_id, _unknown(known_id))
     if authorize is not None:
         try:
             authorize(found)
         except KafkaError as error:
-            return ResolvedTopic(name, found, given, error)
-    return ResolvedTopic(name, found, given, None if given is None else contradiction(names, found, given))
+            return ResolvedTopic(name, found, known_id, error)
+    return ResolvedTopic(name, found, known_id, None if known_id is None else contradiction(names, found, known_id))
 
 
 def contradiction(names: Names, name: str, topic_id: Uuid) -> KafkaError | None:

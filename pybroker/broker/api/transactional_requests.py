@@ -20,7 +20,7 @@ def require_transactional_id(
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional id authorization failed.")
 
 
-def told(code: int, version: int, knows_fenced: int) -> ErrorCode:
+def code_in_version(code: int, version: int, knows_fenced: int) -> ErrorCode:
     """Return `code` in the request's version: if the version does not know PRODUCER_FENCED (`knows_fenced` is its first
     version that does), return INVALID_PRODUCER_EPOCH instead (KIP-588).
     """

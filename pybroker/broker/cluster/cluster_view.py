@@ -41,11 +41,11 @@ class ControllerLeadership:
     def __init__(self) -> None:
         self._controller: int | None = None
         self._changed = asyncio.Event()
-        self._told: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call `tell` whenever another broker becomes the controller, or the cluster has none."""
-        self._told.append(callback)
+        """Call `callback` whenever another broker becomes the controller, or the cluster has none."""
+        self._callbacks.append(callback)
 
     @property
     def controller(self) -> int | None:
@@ -58,8 +58,8 @@ class ControllerLeadership:
             self._controller = broker_id
             self._changed.set()
             self._changed = asyncio.Event()
-            for tell in self._told:
-                tell()
+            for callback in self._callbacks:
+                callback()
 
     async def changes(self) -> None:
         """Wait until another broker becomes the controller, or the cluster has none."""

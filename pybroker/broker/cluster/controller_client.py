@@ -21,7 +21,7 @@ class EventAnswer(msgspec.Struct, Generic[R], frozen=True):
     """The answer to an event. The event's decision is durable."""
 
     reply: R
-    in_force: bool
+    is_complete: bool
     """False if the timeout expired before the decision was applied everywhere; it will be applied later."""
     throttle_time_ms: int = 0
     """How long the client has to wait, because it exceeds its `controller_mutation_rate`."""
@@ -29,7 +29,7 @@ class EventAnswer(msgspec.Struct, Generic[R], frozen=True):
     @property
     def late(self) -> KafkaError | None:
         """The error if a change of settings or ACLs is not applied everywhere yet, else None."""
-        if self.in_force:
+        if self.is_complete:
             return None
         return KafkaError(
             ErrorCode.REQUEST_TIMED_OUT, "The change is committed. Unreachable brokers apply it when they reconnect."

@@ -43,13 +43,13 @@ def with_suspects(partition: PartitionImage, suspect: frozenset[int], anew: froz
     empty log still is."""
     known = {log_end.broker_id: log_end for log_end in partition.suspect}
     members = [*known, *(member for member in partition.isr if member in suspect and member not in known)]
-    told = tuple(
+    suspects = tuple(
         LogEnd(member, -1, UNKNOWN_END)
         if (member in suspect or member in anew) and not begins_empty(partition, member)
         else known[member]
         for member in members
     )
-    return partition if told == partition.suspect else msgspec.structs.replace(partition, suspect=told)
+    return partition if suspects == partition.suspect else msgspec.structs.replace(partition, suspect=suspects)
 
 
 def with_reported_log_end(partition: PartitionImage, end: LogEnd) -> PartitionImage:
@@ -76,9 +76,9 @@ def elect(
     Brokers in `emptied` have lost a log directory: their log may be missing. If the partition has other replicas, such
     a broker becomes leader only in an unclean election, and only if no other replica can.
     """
-    told = {log_end.broker_id: log_end for log_end in partition.suspect}
-    trusted = tuple(member for member in partition.isr if member not in told)
-    candidates = trusted or tuple(told)
+    suspects = {log_end.broker_id: log_end for log_end in partition.suspect}
+    trusted = tuple(member for member in partition.isr if member not in suspects)
+    candidates = trusted or tuple(suspects)
     barred = emptied if len(partition.replicas) > 1 and emptied.issuperset(candidates) else frozenset()
     if trusted:
         for replica in partition.replicas:
@@ -94,17 +94,17 @@ def elect(
     if unclean:
 
         def rank(replica: int) -> tuple[bool, bool, int, int]:
-            known = told.get(replica)
+            known = suspects.get(replica)
             lost = replica in barred or (known is not None and known.end == MISSING_LOG)
             return (lost, known is None, *((0, 0) if known is None else (-known.epoch, -known.end)))
 
         for replica in sorted(partition.replicas, key=rank):
             if replica in alive:
                 return LeaderElection(
-                    replica, (replica,), _beginning(partition, replica), replica in told, unclean=True
+                    replica, (replica,), _beginning(partition, replica), replica in suspects, unclean=True
                 )
     # A single suspect need not report its log end.
-    kept = trusted or len(told) > 1 or any(log_end.end == MISSING_LOG for log_end in told.values())
+    kept = trusted or len(suspects) > 1 or any(log_end.end == MISSING_LOG for log_end in suspects.values())
     return LeaderElection(NO_LEADER, trusted or partition.isr, partition.suspect if kept else ())
 
 
@@ -131,13 +131,13 @@ def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
     They do if the partition is young, no reported log has a record, and an in-sync replica has no log. This happens
     when the controller dies before it has told the replica to create its log. A lost log directory proves nothing.
     """
-    told = [log_end for log_end in partition.suspect if log_end.end != UNKNOWN_END]
-    missing = [log_end for log_end in told if log_end.end == MISSING_LOG and log_end.epoch < 0]
+    suspects = [log_end for log_end in partition.suspect if log_end.end != UNKNOWN_END]
+    missing = [log_end for log_end in suspects if log_end.end == MISSING_LOG and log_end.epoch < 0]
     # A replica without a log causes at most two state changes: its election, and its report.
     young = partition.young or partition.state_version <= 2 * (1 + len(missing))
     return (
         young
-        and all(log_end.end <= 0 or log_end.epoch < 0 for log_end in told)
+        and all(log_end.end <= 0 or log_end.epoch < 0 for log_end in suspects)
         and any(log_end.broker_id not in emptied for log_end in missing)
     )
 
@@ -152,11 +152,12 @@ def awaited(partition: PartitionImage, alive: frozenset[int]) -> tuple[int, ...]
     has a leader, or if no replica has lost anything."""
     if partition.leader != NO_LEADER or not partition.suspect:
         return ()
-    told = {log_end.broker_id: log_end for log_end in partition.suspect}
+    suspects = {log_end.broker_id: log_end for log_end in partition.suspect}
     return tuple(
         replica
         for replica in partition.replicas
-        if replica not in alive and (told[replica].end == UNKNOWN_END if replica in told else replica in partition.isr)
+        if replica not in alive
+        and (suspects[replica].end == UNKNOWN_END if replica in suspects else replica in partition.isr)
     )
 
 

@@ -38,7 +38,7 @@ def _asking_the_others(partition: PartitionImage) -> PartitionImage:
     return msgspec.structs.replace(partition, suspect=(*partition.suspect, *asked))
 
 
-def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> PartitionImage:
+def _hearing(image: ClusterImage, before: PartitionImage, reported: LogEnd) -> PartitionImage:
     """Return the partition with a log end that a broker has just reported.
 
     A missing log either never existed or has been lost. Its broker can tell the difference only if the whole log
@@ -47,14 +47,14 @@ def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> Parti
     lost log may have had more records than the others. The controller then stops waiting for reports, and only an
     unclean election gives the partition a leader.
     """
-    after = with_reported_log_end(before, told)
-    if told.end == MISSING_LOG:
+    after = with_reported_log_end(before, reported)
+    if reported.end == MISSING_LOG:
         if _was_just_made(before):
             # The replica with the longest log becomes leader, even if it has records.
             return msgspec.structs.replace(_asking_the_others(after), young=False)
-        if before.young and not image.brokers[told.broker_id].emptied:
+        if before.young and not image.brokers[reported.broker_id].emptied:
             return _asking_the_others(after)
-    elif before.young and told.end > 0 and told.broker_id not in before.isr:
+    elif before.young and reported.end > 0 and reported.broker_id not in before.isr:
         in_sync = tuple(log_end for log_end in after.suspect if log_end.broker_id in before.isr)
         return msgspec.structs.replace(after, suspect=in_sync, young=False)
     return after
@@ -79,11 +79,11 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
             continue
         partitions = changed.get(topic.name) or list(topic.partitions)
         before = partitions[index]
-        told = LogEnd(event.broker_id, epoch, end)
-        if not _matters(before, told):
+        reported = LogEnd(event.broker_id, epoch, end)
+        if not _matters(before, reported):
             continue
-        heard = _hearing(image, before, told)
-        election = _election(image, topic, before, heard, told)
+        heard = _hearing(image, before, reported)
+        election = _election(image, topic, before, heard, reported)
         if election is None:
             continue
         election = without_false_alarm(election, heard, emptied_of(image))
@@ -111,23 +111,23 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
     return Decision(tuple(operations), delta, None, separable=True, warnings=warnings)
 
 
-def _matters(before: PartitionImage, told: LogEnd) -> bool:
+def _matters(before: PartitionImage, reported: LogEnd) -> bool:
     """Return whether the reported log end counts: the controller has asked for it, or a member of the ISR has no log.
     """
-    known = any(log_end.broker_id == told.broker_id for log_end in before.suspect)
-    missing = told.end == MISSING_LOG
-    if not known and not (missing and told.broker_id in before.isr):
+    known = any(log_end.broker_id == reported.broker_id for log_end in before.suspect)
+    missing = reported.end == MISSING_LOG
+    if not known and not (missing and reported.broker_id in before.isr):
         return False
     # If the partition has a leader, the replica copies the log from it.
     return missing or before.leader == NO_LEADER
 
 
 def _election(
-    image: ClusterImage, topic: TopicImage, before: PartitionImage, after: PartitionImage, told: LogEnd
+    image: ClusterImage, topic: TopicImage, before: PartitionImage, after: PartitionImage, reported: LogEnd
 ) -> LeaderElection | None:
     """Return the election, or None if it changes nothing."""
-    if before.leader not in (NO_LEADER, told.broker_id):
-        left = tuple(member for member in before.isr if member != told.broker_id)
+    if before.leader not in (NO_LEADER, reported.broker_id):
+        left = tuple(member for member in before.isr if member != reported.broker_id)
         return LeaderElection(before.leader, left, after.suspect) if left != before.isr else None
     alive = frozenset(image.brokers) - image.leaving
     unclean = may_elect_uncleanly(image, topic)

@@ -293,11 +293,11 @@ def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Deci
     record = image.deletions.get(event.topic_id)
     if record is None or record.offsets_for != event.target:
         return nothing(None)
-    given = {*record.offsets_given, *event.groups}
-    if not given.issuperset(offset["group"] for offset in record.offsets):
-        if len(given) == len(record.offsets_given):
+    returned = {*record.offsets_given, *event.groups}
+    if not returned.issuperset(offset["group"] for offset in record.offsets):
+        if len(returned) == len(record.offsets_given):
             return nothing(None)
-        counted = msgspec.structs.replace(record, offsets_given=tuple(sorted(given)))
+        counted = msgspec.structs.replace(record, offsets_given=tuple(sorted(returned)))
         after, operations = write_operations(record, counted)
         return Decision(tuple(operations), ImageDelta(deletions=(after,)), None)
     if record.state == LIVE and not record.outcomes:

@@ -185,7 +185,7 @@ class ClusterControllerClient:
         has to confirm that no other broker has replaced it.
         """
         # The answer waits until the view has the controller's last change.
-        if not (await self.submit(CatchUp(), timeout_ms)).in_force:
+        if not (await self.submit(CatchUp(), timeout_ms)).is_complete:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker has no current metadata from the controller.")
 
     async def _pause(self, deadline: float) -> None:
@@ -298,7 +298,7 @@ class ClusterControllerClient:
                 if self._clients_see is not None:
                     await self._clients_see(_topics_of(event, answer.reply, self._view.image))
         except TimeoutError:
-            return msgspec.structs.replace(answer, in_force=False)
+            return msgspec.structs.replace(answer, is_complete=False)
         return answer
 
     def _controller(self) -> BrokerImage:

@@ -30,9 +30,9 @@ async def client_settings(config: BrokerConfig) -> Mapping[str, str]:
     # Import the HTTP code only where it is needed.
     from pybroker.client.connection.token_file import CachedToken
 
-    given = {"security.protocol": login.protocol, "sasl.mechanism": login.mechanism, **login.token}
+    with_token = {"security.protocol": login.protocol, "sasl.mechanism": login.mechanism, **login.token}
     try:
-        kept = await asyncio.to_thread(CachedToken, ClientConfig(ADMIN, given))
+        kept = await asyncio.to_thread(CachedToken, ClientConfig(ADMIN, with_token))
     except (ConfigError, InvalidValue, AuthenticationError, BrokerConnectionError) as problem:
         raise StartError(f"cannot get a token to log in to other brokers: {problem}") from None
     return {**{name: text for name, text in settings.items() if name not in login.token}, **kept.settings}
@@ -49,7 +49,7 @@ class Connector:
         self._broker_id = broker_id
         self._listener = listener
         self._login = login
-        self._told: dict[int, str] = {}
+        self._logged: dict[int, str] = {}
 
     def endpoint(self, broker: BrokerImage) -> Endpoint | None:
         """Return the inter-broker listener of a broker."""
@@ -72,7 +72,7 @@ class Connector:
         except (BrokerConnectionError, AuthenticationError) as problem:
             self._refused(broker.broker_id, problem)
             raise
-        self._told.pop(broker.broker_id, None)
+        self._logged.pop(broker.broker_id, None)
         return opened
 
     def _refused(self, broker_id: int, problem: Exception) -> None:
@@ -80,6 +80,6 @@ class Connector:
         Do not log that a broker is down.
         """
         untrusted = isinstance(problem.__cause__, ssl.SSLCertVerificationError)
-        if (untrusted or isinstance(problem, AuthenticationError)) and self._told.get(broker_id) != str(problem):
+        if (untrusted or isinstance(problem, AuthenticationError)) and self._logged.get(broker_id) != str(problem):
             log.warning("cannot connect to a broker broker=%d: %s", broker_id, problem)
-            self._told[broker_id] = str(problem)
+            self._logged[broker_id] = str(problem)

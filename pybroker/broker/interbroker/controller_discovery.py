@@ -46,17 +46,17 @@ class ControllerDiscovery:
         self._leadership = leadership
         self._view = view
         self._open_connection = open_connection
-        self._told: _ReportedController | None = None
+        self._reported: _ReportedController | None = None
         self._search: asyncio.Task[None] | None = None
         self._next = float("-inf")
 
     @property
     def controller(self) -> int | None:
         """The controller's broker id, by the latest information; None if there is none or it is unknown."""
-        told = self._told
+        reported = self._reported
         return (
-            told.controller
-            if told is not None and told.leadership == self._leadership.controller
+            reported.controller
+            if reported is not None and reported.leadership == self._leadership.controller
             else self._leadership.controller
         )
 
@@ -66,8 +66,8 @@ class ControllerDiscovery:
         if found not in (None, asked, self._broker_id):
             assert found is not None
             self._note(found)
-        elif self._told is not None and self._told.controller == asked:
-            self._told = None
+        elif self._reported is not None and self._reported.controller == asked:
+            self._reported = None
 
     async def search(self) -> None:
         """Ask the other brokers; concurrent callers share one search. Return at the end of the search; return
@@ -97,7 +97,7 @@ class ControllerDiscovery:
                 "found the controller by asking other brokers; the metadata store has not named it yet broker=%d",
                 controller,
             )
-        self._told = _ReportedController(self._leadership.controller, controller)
+        self._reported = _ReportedController(self._leadership.controller, controller)
 
     async def _ask_all(self) -> None:
         before = self.controller

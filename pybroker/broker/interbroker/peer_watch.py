@@ -39,8 +39,8 @@ Report = Callable[[BrokerImage], Awaitable[None]]
 class ObservedView(ClusterView, Protocol):
     """The view, with notification of its changes."""
 
-    def on_change(self, tell: Callable[[], None]) -> None:
-        """Call `tell` after this broker has applied a change."""
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after this broker has applied a change."""
         ...
 
 

@@ -128,8 +128,8 @@ class RemoteChannel:
             message = await sendable(named(request) if says_names else request)
             answer = connection.start(message, version)
             await asyncio.sleep(0)
-        told = await connection.answer_to(message, answer, timeout_s=ANSWER_SECONDS_MAX)
-        return response_from_wire(request, by_id(request, told) if says_names else told)
+        response = await connection.answer_to(message, answer, timeout_s=ANSWER_SECONDS_MAX)
+        return response_from_wire(request, by_id(request, response) if says_names else response)
 
     async def _version(self, connection: InterBrokerConnection, request: ControlRequest) -> int | None:
         """Return the version of a message if it must be one with names; None means the newest version that both brokers

@@ -40,8 +40,8 @@ from pybroker.broker.metadata.image import (
     ImageDelta,
     PartitionImage,
     TopicImage,
-    as_told,
     begins_empty,
+    with_changed_states,
 )
 
 Messages = dict[int, list[ControlRequest]]
@@ -96,14 +96,14 @@ class Broadcast:
             ),
         )
         live = _live_brokers(after)
-        told = as_told(before, delta)
+        sent = with_changed_states(before, delta)
         messages: Messages = {}
         for broker in after.brokers.values():
             if broker.broker_id in new or broker.broker_id not in addressed:
                 continue
             mine = orders[broker.broker_id]
             out: list[ControlRequest | None] = [
-                UpdateCluster(self._controller_id, after.controller_epoch, broker.epoch, number, told),
+                UpdateCluster(self._controller_id, after.controller_epoch, broker.epoch, number, sent),
                 self._update_metadata(after, broker, hidden, live) if hidden else None,
                 self._stop(before, after, broker, delta, lost.get(broker.broker_id, ())),
                 self.restore(after, broker.broker_id, delta.deletions),
@@ -281,13 +281,13 @@ def _lost(before: ClusterImage, topics: Iterable[TopicImage]) -> dict[int, list[
         if not topic.departed:
             continue
         known = before.topics.get(topic.name)
-        told = {} if known is None or known.topic_id != topic.topic_id else known.departed
-        if told is topic.departed:
+        known_departed = {} if known is None or known.topic_id != topic.topic_id else known.departed
+        if known_departed is topic.departed:
             continue
         here: dict[int, dict[int, int]] = {}
         for index, brokers in topic.departed.items():
             for broker_id, epoch in brokers.items():
-                if told.get(index, {}).get(broker_id) != epoch:
+                if known_departed.get(index, {}).get(broker_id) != epoch:
                     here.setdefault(broker_id, {})[index] = epoch
         for broker_id, mine in here.items():
             found.setdefault(broker_id, []).append(_departed(topic, mine))

@@ -157,7 +157,7 @@ class ImageDelta(msgspec.Struct, frozen=True):
 
     topics: tuple[TopicImage, ...] = ()
     states: tuple[ChangedStates, ...] = ()
-    """Partition states that `as_told` puts in place of whole `topics`. Decisions leave it empty."""
+    """Partition states that `with_changed_states` puts in place of whole `topics`. Decisions leave it empty."""
     removed: tuple[TopicImage, ...] = ()
     brokers: tuple[BrokerImage, ...] = ()
     lost_brokers: tuple[int, ...] = ()
@@ -211,7 +211,7 @@ class ImageDelta(msgspec.Struct, frozen=True):
 _NOTHING = ImageDelta()
 
 
-def as_told(before: ClusterImage, delta: ImageDelta) -> ImageDelta:
+def with_changed_states(before: ClusterImage, delta: ImageDelta) -> ImageDelta:
     """Return the same change for brokers that have the image `before`: topics are reduced to their changed partitions.
     Otherwise each broker would get the whole topic when one ISR shrinks."""
     topics: list[TopicImage] = []

@@ -422,19 +422,19 @@ class ZooKeeperStore:
         """Pass kazoo's state to the event loop; runs on kazoo's thread."""
         self._handler.queue.put(lambda: self._state_changed(state))
 
-    def _state_changed(self, state: str) -> None:
+    def _state_changed(self, kazoo_state: str) -> None:
         if self._closed:
             return
-        told: SessionState
-        if state == KazooState.CONNECTED:
-            told = SessionState.RECONNECTED if self._was_connected else SessionState.CONNECTED
+        state: SessionState
+        if kazoo_state == KazooState.CONNECTED:
+            state = SessionState.RECONNECTED if self._was_connected else SessionState.CONNECTED
             self._was_connected = True
             self._connected.set()
-        elif state == KazooState.SUSPENDED:
-            told = SessionState.SUSPENDED
+        elif kazoo_state == KazooState.SUSPENDED:
+            state = SessionState.SUSPENDED
             self._connected.clear()
         else:
-            told = SessionState.LOST
+            state = SessionState.LOST
             self._was_connected = False
             self._connected.clear()
             if self._client.client_state == KeeperState.AUTH_FAILED:
@@ -442,7 +442,7 @@ class ZooKeeperStore:
                     FatalError(f"zookeeper.connect={self._settings.connect}: ZooKeeper refused the credentials")
                 )
         for listener in self._listeners:
-            listener(told)
+            listener(state)
 
     def _failed(self, problem: Exception) -> None:
         log.critical("a metadata store watcher failed: this is a bug in pybroker", exc_info=problem)
@@ -452,10 +452,10 @@ class ZooKeeperStore:
 def _watcher(path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
     if watch is None:
         return None
-    told = watch
+    callback = watch
 
     def fired(event: WatchedEvent) -> None:
-        told(WatchEvent(_KINDS.get(event.type, WatchKind.SESSION), path))
+        callback(WatchEvent(_KINDS.get(event.type, WatchKind.SESSION), path))
 
     return fired
 

@@ -55,8 +55,8 @@ async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdCh
             before: str | None = next((each for each in owned if each != cluster_id), cluster_id)
         else:
             if properties[first] is not None and not (first / FILE_NAME).exists():
-                told = f"{first} holds data but no metadata store ({FILE_NAME}). Restore it from a backup first"
-                raise StartError(told)
+                message = f"{first} holds data but no metadata store ({FILE_NAME}). Restore it from a backup first"
+                raise StartError(message)
             store = await EmbeddedStore.open(first)
             try:
                 before = await _change(store, cluster_id)

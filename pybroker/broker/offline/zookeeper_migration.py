@@ -56,7 +56,7 @@ AGAIN = "run `pybroker metadata migrate --to zookeeper` again"
 NOT_COPIED = frozenset({znodes.BROKER_EPOCHS})
 """Nodes that exist in the target, but whose values must not be copied."""
 
-Told = Callable[[str], None]
+StepCallback = Callable[[str], None]
 
 
 class MigrationResult(NamedTuple):
@@ -68,7 +68,7 @@ class MigrationResult(NamedTuple):
     topics: int
 
 
-async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> MigrationResult:
+async def migrate(config: BrokerConfig, on_step: StepCallback = lambda step: None) -> MigrationResult:
     """Move the metadata to ZooKeeper. `config` has the settings with which the broker will start in the cluster. `told`
     is called at the end of each step, with its name.
 
@@ -97,7 +97,7 @@ async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migra
             target = await open_store(config, failures.append)
             try:
                 run = _Run(source, target, connect, cluster_id, first)
-                done = await run.all(seal, told)
+                done = await run.all(seal, on_step)
             except (StoreError, DamagedNodeError) as problem:
                 raise StartError(f"{failures[0] if failures else problem}; {AGAIN}") from None
             finally:
@@ -105,7 +105,7 @@ async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migra
         finally:
             await source.close()
         put_store_aside(first)
-    told("put aside")
+    on_step("put aside")
     return done
 
 
@@ -131,23 +131,23 @@ class _Run:
         self._cluster_id = cluster_id
         self._first = first
 
-    async def all(self, seal: MigrationMarker | None, told: Told) -> MigrationResult:
+    async def all(self, seal: MigrationMarker | None, on_step: StepCallback) -> MigrationResult:
         """Run all steps up to the mark that opens the copy."""
         mark = await self._mark(seal)
-        told("marked")
+        on_step("marked")
         wanted = _to_copy(await self._source.subtree("/"))
         _refuse_without_ids(wanted)
         topics = sum(path.startswith(f"{znodes.TOPICS}/") and path.count("/") == 3 for path in wanted)
         if mark.state == DONE:
             return MigrationResult(self._cluster_id, 0, topics)
         await self._copy(wanted)
-        told("copied")
+        on_step("copied")
         await self._compare(wanted)
-        told("compared")
+        on_step("compared")
         write_marker(self._first, MigrationMarker(self._connect, self._cluster_id, mark.migration))
-        told("sealed")
+        on_step("sealed")
         await self._open(mark)
-        told("opened")
+        on_step("opened")
         return MigrationResult(self._cluster_id, len(wanted), topics)
 
     async def _mark(self, seal: MigrationMarker | None) -> Mark:

@@ -81,7 +81,7 @@ class FailedReplicas:
     def __init__(self, controller: ControllerClient, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._telling = ControllerNotifier(
             controller,
-            lambda told: ReplicasOffline(broker_id, told, broker_epoch()),
+            lambda batch: ReplicasOffline(broker_id, batch, broker_epoch()),
             refused="the controller refused the report of replicas on a failed log directory",
         )
 

@@ -26,22 +26,22 @@ class KnownCluster:
         self._observers = tuple(observers)
         self._image = ClusterImage.initial(-1)
         self._number = 0
-        self._in_force = -1, 0
+        self._applied = -1, 0
         """Controller epoch and number of the last applied change."""
         self._reached: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
-        self._shown: list[Callable[[], None]] = []
-        self._told: list[Callable[[], None]] = []
+        self._on_replaced: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
         self._turn = asyncio.Lock()
 
-    def on_change(self, tell: Callable[[], None]) -> None:
-        """Call `tell` after this broker has applied a change."""
-        self._told.append(tell)
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after this broker has applied a change."""
+        self._callbacks.append(callback)
 
-    def on_image_replaced(self, tell: Callable[[], None]) -> None:
-        """Call `tell` whenever the image has been replaced: in the same step, and before the components apply the
+    def on_image_replaced(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever the image has been replaced: in the same step, and before the components apply the
         change.
         """
-        self._shown.append(tell)
+        self._on_replaced.append(callback)
 
     def add_observer(self, observer: ImageObserver) -> None:
         """Add a component that applies changes after the others."""
@@ -49,7 +49,7 @@ class KnownCluster:
 
     async def reached(self, controller_epoch: int, number: int) -> None:
         """Wait until this broker has applied that change, or the whole image of a later controller."""
-        if self._in_force < (controller_epoch, number):
+        if self._applied < (controller_epoch, number):
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._reached.append(((controller_epoch, number), future))
             await future
@@ -82,14 +82,14 @@ class KnownCluster:
     def has_applied(self, controller_epoch: int, number: int) -> None:
         """Record that everything up to there is applied, including the orders that result from it."""
         self._wake_waiters((controller_epoch, number))
-        for tell in self._told:
-            tell()
+        for callback in self._callbacks:
+            callback()
 
     async def _show(self, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         # Show the image before the components apply the change, because they read it here. `reached` reports the change
         # only when they have applied it.
         before, self._image = self._image, after
-        for shown in self._shown:
+        for shown in self._on_replaced:
             shown()
         for observer in self._observers:
             await observer.apply_change(before, after, change)
@@ -110,7 +110,7 @@ class KnownCluster:
         return UpdateClusterResponse()
 
     def _wake_waiters(self, reached: tuple[int, int]) -> None:
-        self._in_force = reached
+        self._applied = reached
         waiting, self._reached = self._reached, []
         for wanted, future in waiting:
             if wanted > reached:

@@ -28,7 +28,7 @@ class LogEndReports:
         self._broker_id = broker_id
         self._broker_epoch = -1
         self._telling = ControllerNotifier(
-            controller, self._told, refused="the controller refused the report of log ends", batch_max=BATCH_MAX
+            controller, self._event, refused="the controller refused the report of log ends", batch_max=BATCH_MAX
         )
 
     def without_leader(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
@@ -40,7 +40,7 @@ class LogEndReports:
         """Stop reporting."""
         await self._telling.stop()
 
-    def _told(self, batch: tuple[Partition, ...]) -> LogEndsTold | None:
+    def _event(self, batch: tuple[Partition, ...]) -> LogEndsTold | None:
         ends = tuple(end for record in batch if (end := self._asked_for(*record)) is not None)
         return LogEndsTold(self._broker_id, self._broker_epoch, ends) if ends else None
 

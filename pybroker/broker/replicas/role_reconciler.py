@@ -233,7 +233,7 @@ class RoleReconciler:
             log.warning("partition reconciled: %s done='LeaderAndIsr applied again'", mismatch)
         else:
             log.warning("partition not reconciled: %s error=%s", mismatch, error_name(code))
-            await self._tell(mismatch, code)
+            await self._report(mismatch, code)
 
     def _order_for(self, topic: TopicImage, index: int) -> LeaderAndIsrRequest:
         partition = topic.partitions[index]
@@ -247,7 +247,7 @@ class RoleReconciler:
             [],
         )
 
-    async def _tell(self, mismatch: Mismatch, code: int) -> None:
+    async def _report(self, mismatch: Mismatch, code: int) -> None:
         """Report the error to the controller in the same way as the answer to its own order, so that another replica
         becomes leader.
         """

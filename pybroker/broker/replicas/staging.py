@@ -223,9 +223,9 @@ class Staging:
         whole delay. The name is "" if directories are named by id; the stored deletion then has it.
         """
         nodes: dict[Uuid, znodes.StagedNode] = {}
-        for topic_id, given in topics.items():
-            record = None if given else await self._marks.deletion(topic_id)
-            name = given if record is None else record.topic
+        for topic_id, directory_name in topics.items():
+            record = None if directory_name else await self._marks.deletion(topic_id)
+            name = directory_name if record is None else record.topic
             known = self._nodes.get(topic_id)
             if delay_ms is None:
                 nodes[topic_id] = znodes.StagedNode(name, self._clock.wall_ms(), -1)

@@ -12,10 +12,10 @@ from typing import Any
 class DeferredResponse:
     """A response that is set once and passed to a callback. `value` and `problem` work as in `InlineTask`."""
 
-    __slots__ = ("_over", "_told", "abandoned", "problem", "value")
+    __slots__ = ("_callback", "_over", "abandoned", "problem", "value")
 
     def __init__(self) -> None:
-        self._told: Callable[[DeferredResponse], None] | None = None
+        self._callback: Callable[[DeferredResponse], None] | None = None
         self._over = False
         self.abandoned = False
         self.value: Any = None
@@ -30,11 +30,11 @@ class DeferredResponse:
         return self.value if self._over else self
 
     def then(self, callback: Callable[[DeferredResponse], None]) -> None:
-        """Call `told` when the response is set; immediately if it already is."""
+        """Call `callback` when the response is set; immediately if it already is."""
         if self._over:
             callback(self)
         else:
-            self._told = callback
+            self._callback = callback
 
     def cancel(self) -> None:
         """Stop waiting: the result becomes a CancelledError."""
@@ -50,5 +50,5 @@ class DeferredResponse:
             return
         self._over = True
         self.value, self.problem = value, problem
-        if self._told is not None:
-            self._told(self)
+        if self._callback is not None:
+            self._callback(self)

@@ -107,7 +107,7 @@ def _mirror(
     assert target is not None, target_class
     # Broker-to-broker response classes have fields without defaults, so fill every field.
     values: dict[str, Any] = dict(more)
-    shape, given = _shape(target_class), _shape(source_class)
+    shape, source_shape = _shape(target_class), _shape(source_class)
     for field in shape.scalars:
         if field in ERROR_CODES:
             values[field] = code
@@ -115,33 +115,33 @@ def _mirror(
             values[field] = message
         elif field == RECORDS:
             values[field] = b""
-        elif field in given.scalars:
+        elif field in source_shape.scalars:
             values[field] = getattr(source, field)
     for array in shape.arrays:
         if not _holds_errors(array.item):
             continue
         wanted = COUNTERPARTS.get(array.field, array.field)
-        origin = next((candidate for candidate in given.arrays if candidate.field == wanted), None)
-        if origin is None and len(given.arrays) == 1:
-            origin = given.arrays[0]
+        origin = next((candidate for candidate in source_shape.arrays if candidate.field == wanted), None)
+        if origin is None and len(source_shape.arrays) == 1:
+            origin = source_shape.arrays[0]
         items = getattr(source, origin.field) if origin is not None else None
         if origin is not None and items:
             values[array.field] = [_mirror(item, origin.item, array.item, code, message) for item in items]
         elif (named := next((name for name in NAMED_BY if name in _shape(array.item).scalars), None)) is not None:
             values[array.field] = [
                 _mirror(None, _Name("", array.item.between_brokers), array.item, code, message, more={named: name})
-                for name in _listed(source, given, NAMES)
+                for name in _listed(source, source_shape, NAMES)
             ]
         elif INDEX in _shape(array.item).scalars:
             values[array.field] = [
-                _indexed(index, array.item, code, message) for index in _listed(source, given, INDEXES)
+                _indexed(index, array.item, code, message) for index in _listed(source, source_shape, INDEXES)
             ]
     return target(**values)
 
 
-def _listed(source: Any, given: _Shape, fields: tuple[str, ...]) -> list[Any]:
+def _listed(source: Any, source_shape: _Shape, fields: tuple[str, ...]) -> list[Any]:
     """Return the strings or indexes that a request lists."""
-    return next((getattr(source, field) for field in fields if field in given.scalars), None) or []
+    return next((getattr(source, field) for field in fields if field in source_shape.scalars), None) or []
 
 
 def _indexed(index: int, item_class: _Name, code: int, message: str | None) -> object:

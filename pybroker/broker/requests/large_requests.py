@@ -203,9 +203,9 @@ def _refused(request: Request) -> KafkaError | None:
 
 async def _outcome(outcome: Any) -> Any:
     if isinstance(outcome, DeferredResponse):
-        given = asyncio.Event()
-        outcome.then(lambda _: given.set())
-        await given.wait()
+        done = asyncio.Event()
+        outcome.then(lambda _: done.set())
+        await done.wait()
         if outcome.problem is not None:
             raise outcome.problem
         return outcome.value

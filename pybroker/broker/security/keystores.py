@@ -93,13 +93,13 @@ class Keystores:
                 self._settings[name], self._seen[name] = settings, marks
                 self._secure(name, await run(None, _read, name, settings))
             except InvalidValue as problem:
-                self._told(name, str(problem))
+                self._log_problem(name, str(problem))
             else:
                 self._refused.pop(name, None)
                 log.info("reloaded the files of a listener's ssl.* settings for new connections listener=%s", name)
         self._timer = self._loop.call_later(LOOK_S, self._look)
 
-    def _told(self, name: str, problem: str) -> None:
+    def _log_problem(self, name: str, problem: str) -> None:
         """Log a problem once: a wrong setting persists until an operator changes it."""
         if self._refused.get(name) != problem:
             log.error(

@@ -21,12 +21,12 @@ from pybroker.protocol.scram import ScramError, ScramMechanism, ServerConversati
 class SaslFailedError(Exception):
     """A failed authentication. The client may see `message`; `reason` is for the broker's log."""
 
-    def __init__(self, message: str, reason: str, *, told: bool = False) -> None:
-        """`told` is true if the previous step has already sent and logged the reason."""
+    def __init__(self, message: str, reason: str, *, reported: bool = False) -> None:
+        """`reported` is true if the previous step has already sent and logged the reason."""
         super().__init__(reason)
         self.message = message
         self.reason = reason
-        self.told = told
+        self.reported = reported
 
 
 class Step(NamedTuple):
@@ -78,8 +78,8 @@ class PlainConversation:
                 raise SaslFailedError(text, text)
         expected = self._users.get(user)
         # Compare hashes: they hide lengths, and the comparison takes constant time, also for unknown users.
-        given, wanted = (hashlib.sha256(text.encode()).digest() for text in (password, expected or ""))
-        if not hmac.compare_digest(given, wanted) or expected is None:
+        digest, expected_digest = (hashlib.sha256(text.encode()).digest() for text in (password, expected or ""))
+        if not hmac.compare_digest(digest, expected_digest) or expected is None:
             raise SaslFailedError(
                 "Authentication failed: Invalid username or password", f"user {user!r} or its password is wrong"
             )

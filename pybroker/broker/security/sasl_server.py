@@ -147,7 +147,7 @@ class SaslServer:
                 )
         except SaslFailedError as problem:
             del self._open[context.connection_id]
-            if not problem.told:
+            if not problem.reported:
                 self._fail(context, current.mechanism, problem.reason)
             raise
         del self._open[context.connection_id]

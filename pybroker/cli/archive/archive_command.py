@@ -79,9 +79,9 @@ def archive(
         from pybroker.spark.read_bounds import bounds_of
         from pybroker.spark.source_options import read_options
 
-        given = {**client_options(target), "topicIds": found.id, **start, **end}
+        options = {**client_options(target), "topicIds": found.id, **start, **end}
         with named_as_here(), refusals_as_lines():
-            _, first, last = bounds_of(cluster, read_options(given, streaming=False))
+            _, first, last = bounds_of(cluster, read_options(options, streaming=False))
         return ArchivePlan.of(asked, found.name, first, last, part_rows=part_rows, now_ms=time.time_ns() // 1_000_000)
 
     def job(moving: Progress) -> dict[int, WrittenPartition]:

@@ -26,7 +26,7 @@ class Bar:
         self.update: Callable[[int, float], None] | None = None
         """Shows progress: called with a number of records and a number of seconds. None: no bar is shown."""
 
-    def tell(self, records: int) -> None:
+    def show(self, records: int) -> None:
         """Show the number of records done so far."""
         now = time.monotonic()
         if self.update is not None and now - self._shown_s >= SHOW_EVERY_S:
@@ -46,9 +46,9 @@ def bar(plan: BenchPlan, what: str) -> Iterator[Bar]:
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as shown:
-        line = shown.add_task(what, total=1.0, told="")
+        line = shown.add_task(what, total=1.0, text="")
 
         def update(records: int, seconds: float) -> None:
             shares = (
@@ -56,8 +56,8 @@ def bar(plan: BenchPlan, what: str) -> Iterator[Bar]:
                 seconds / plan.seconds if plan.seconds is not None else 0.0,
             )
             rate = records / max(seconds, 0.001)
-            told = f"{records:,} records, {rate:,.0f}/s, {rate * plan.size / 1e6:,.1f} MB/s"
-            shown.update(line, completed=min(1.0, max(shares)), told=told)
+            text = f"{records:,} records, {rate:,.0f}/s, {rate * plan.size / 1e6:,.1f} MB/s"
+            shown.update(line, completed=min(1.0, max(shares)), text=text)
 
         made.update = update
         yield made

@@ -129,5 +129,5 @@ class _Through:
             for each in some:
                 if each.value is not None and each.value[place] == self.mark:
                     self._latencies.add(now - DUE.unpack_from(each.value)[0])
-            self._shown.tell(self._latencies.count)
+            self._shown.show(self._latencies.count)
         return self._latencies.count

@@ -75,7 +75,7 @@ async def _read(plan: BenchPlan, topic: str, shown: Bar) -> RunFigures:
                 latencies.add(time.monotonic() - asked_s)
             records += len(some)
             size += sum(len(each.value) for each in some if each.value is not None)
-            shown.tell(records)
+            shown.show(records)
             for each in {TopicPartition(topic, record.partition) for record in some} if some else partitions:
                 if await consumer.position(each) >= ends[each]:
                     consumer.seek_to_beginning(each)

@@ -72,7 +72,7 @@ async def write(
             await producer.send_many(topic, [value] * (some - 1))
         await _timed(producer, topic, value, latencies, failures)
         done += some
-        shown.tell(done)
+        shown.show(done)
     await producer.flush()
     if failures:
         raise failures[0]

@@ -83,7 +83,7 @@ def diagnose(
                 _broker_here(archive, file, assignments, config, problem)
             if bootstrap_server is not None:
                 _cluster(archive, client_config)
-    _tell(archive, as_json=as_json)
+    _print_summary(archive, as_json=as_json)
 
 
 def _settings(file: str | None, assignments: tuple[str, ...]) -> tuple[BrokerConfig | None, str]:
@@ -222,7 +222,7 @@ def _end_of(file: Path) -> str:
         return stream.read(LOG_BYTES_MAX).decode("utf-8", "backslashreplace")
 
 
-def _tell(archive: Archive, *, as_json: bool) -> None:
+def _print_summary(archive: Archive, *, as_json: bool) -> None:
     if as_json:
         write_json({"archive": str(archive.path), "parts": archive.parts, "missing": archive.missing})
         return

@@ -75,10 +75,10 @@ async def _one_cluster(bootstrap: str, client_config: Mapping[str, Any]) -> list
         for address, problem in problems.items()
     ]
     if len(set(said.values())) > 1:
-        told = ", ".join(f"{address} belongs to {cluster}" for address, cluster in said.items())
+        summary = ", ".join(f"{address} belongs to {cluster}" for address, cluster in said.items())
         return [
             *found,
-            bad(IDS, f"the addresses belong to several clusters: {told}", "pass only brokers of one cluster"),
+            bad(IDS, f"the addresses belong to several clusters: {summary}", "pass only brokers of one cluster"),
         ]
     return [*found, ok(IDS, f"cluster {next(iter(said.values()))}")]
 
@@ -110,8 +110,8 @@ def _differences(settings: Mapping[int, Mapping[str, str]]) -> Iterator[Finding]
         for broker, each in settings.items():
             values[each.get(name, "")].append(broker)
         if len(values) > 1:
-            told = "; ".join(f"{value or '(none)'} on {','.join(map(str, who))}" for value, who in values.items())
-            yield warn(SETTINGS, f"{name} differs: {told}", "use the same value on all brokers")
+            summary = "; ".join(f"{value or '(none)'} on {','.join(map(str, who))}" for value, who in values.items())
+            yield warn(SETTINGS, f"{name} differs: {summary}", "use the same value on all brokers")
 
 
 def _disks(described: Mapping[int, Mapping[str, Any]]) -> Iterator[Finding]:
@@ -139,8 +139,8 @@ async def _health(admin: AdminClient) -> list[Finding]:
         return []  # Only pybroker's brokers report it.
     problems = [bad(HEALTH, each["says"], "run `pybroker cluster describe`") for each in find_problems(report)]
     state = report.state
-    told = f"{len(report.brokers)} brokers, {state.topics:,} topics, {state.partitions:,} partitions"
-    return problems or [ok(HEALTH, told)]
+    summary = f"{len(report.brokers)} brokers, {state.topics:,} topics, {state.partitions:,} partitions"
+    return problems or [ok(HEALTH, summary)]
 
 
 async def _topics(admin: AdminClient, brokers: int) -> list[Finding]:
@@ -152,7 +152,7 @@ async def _topics(admin: AdminClient, brokers: int) -> list[Finding]:
         return []
     names = sorted(await admin.list_topics(list_internal=True))
     factors: dict[str, int] = {}
-    told: dict[str, dict[str, str | None]] = {}
+    configs: dict[str, dict[str, str | None]] = {}
     for begin in range(0, len(names), TOPICS_A_REQUEST):
         some = names[begin : begin + TOPICS_A_REQUEST]
         for name, about in (await admin.describe_topics(some)).items():
@@ -161,20 +161,20 @@ async def _topics(admin: AdminClient, brokers: int) -> list[Finding]:
             [ConfigResource.topic(name) for name in some], (of_settings.MIN_ISR, of_settings.UNCLEAN)
         )
         for row in described(await admin.send(request)):
-            told[row.resource.name] = {name: entry.value for name, entry in row.entries.items()}
-    return list(of_topics(factors, told))
+            configs[row.resource.name] = {name: entry.value for name, entry in row.entries.items()}
+    return list(of_topics(factors, configs))
 
 
-def of_topics(factors: Mapping[str, int], told: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
-    """Check topics. `factors`: the smallest number of replicas of a topic's partitions; `told`: its settings. Pure."""
+def of_topics(factors: Mapping[str, int], configs: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
+    """Check topics. `factors`: the smallest number of replicas of a topic's partitions; `configs`: its settings."""
 
     def least(name: str) -> int:
-        return int(told.get(name, {}).get(of_settings.MIN_ISR) or 1)
+        return int(configs.get(name, {}).get(of_settings.MIN_ISR) or 1)
 
     single = [name for name, factor in factors.items() if factor == 1]
     weak = [name for name, factor in factors.items() if factor > 1 and least(name) == 1]
     stiff = [name for name, factor in factors.items() if factor > 1 and least(name) >= factor]
-    unclean = [name for name in factors if told.get(name, {}).get(of_settings.UNCLEAN) == "true"]
+    unclean = [name for name in factors if configs.get(name, {}).get(of_settings.UNCLEAN) == "true"]
     if single:
         advice = "add replicas (`pybroker cluster balance --replication-factor N` or kafka-reassign-partitions)"
         yield warn(TOPICS, f"{_count(single)} with one replica: {_names(single)}", advice, single)

@@ -159,8 +159,8 @@ def rights(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
 def _has_passwords(config: BrokerConfig) -> bool:
     from pybroker.config import BROKER_SETTINGS, ConfigSource, ConfigType
 
-    given = config.layer(ConfigSource.STATIC_BROKER_CONFIG)
-    own = any(name in BROKER_SETTINGS and BROKER_SETTINGS[name].type == ConfigType.PASSWORD for name in given)
+    static = config.layer(ConfigSource.STATIC_BROKER_CONFIG)
+    own = any(name in BROKER_SETTINGS and BROKER_SETTINGS[name].type == ConfigType.PASSWORD for name in static)
     return own or any(name.endswith(("jaas.config", "password", "keystore.key")) for name in config.listener_settings)
 
 
@@ -177,9 +177,9 @@ def ids(config: BrokerConfig) -> Iterator[Finding]:
     if stored is not None:
         clusters[str(Path(config.log_dirs[0]) / STORE_FILE)] = stored
     if len(set(clusters.values())) > 1:
-        told = ", ".join(f"{place} to {cluster}" for place, cluster in clusters.items())
+        summary = ", ".join(f"{place} to {cluster}" for place, cluster in clusters.items())
         advice = "correct log.dirs, or use `pybroker cluster adopt-id ID`"
-        yield bad(IDS, f"the directories belong to several clusters: {told}", advice)
+        yield bad(IDS, f"the directories belong to several clusters: {summary}", advice)
     elif clusters:
         yield ok(IDS, f"{META_PROPERTIES}: broker {config.broker_id} of cluster {next(iter(clusters.values()))}")
     else:

@@ -144,12 +144,12 @@ def _unsteered() -> bool | None:
     if sys.platform != "linux":
         return None
     try:
-        told = _Timex()
-        if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(told)) < 0:
+        timex = _Timex()
+        if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex)) < 0:
             return None
     except (OSError, AttributeError):
         return None
-    return bool(told.status & STA_UNSYNC)
+    return bool(timex.status & STA_UNSYNC)
 
 
 def _swap_kib(meminfo: Path) -> int | None:

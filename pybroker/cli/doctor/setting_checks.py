@@ -97,13 +97,13 @@ def listeners(settings: Mapping[str, str]) -> Iterator[Finding]:
     try:
         protocols = protocol_map(settings.get("listener.security.protocol.map", ""))
         listening = parse_listeners(_list(settings, "listeners"), protocols)
-        told = parse_listeners(_list(settings, "advertised.listeners"), protocols, advertised=True)
+        advertised_listeners = parse_listeners(_list(settings, "advertised.listeners"), protocols, advertised=True)
     except InvalidValue as problem:
         yield bad(LISTENERS, str(problem), "see docs/operations.md")
         return
     for each in listening:
         yield from _of_listener(each, settings)
-        advertised = next((listener for listener in told if listener.name == each.name), None)
+        advertised = next((listener for listener in advertised_listeners if listener.name == each.name), None)
         if advertised is not None and is_local(advertised.host) and not is_local(each.host):
             says = f"{each} advertises {advertised.host}, which clients on other machines cannot reach"
             yield warn(LISTENERS, says, "set advertised.listeners to an address that clients can reach")

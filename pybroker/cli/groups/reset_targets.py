@@ -65,7 +65,7 @@ def reset_target_options(command: Callable[..., None]) -> Callable[..., None]:
         from_file: Path | None,
         **rest: object,
     ) -> None:
-        given: list[ResetTarget | Path] = [
+        targets: list[ResetTarget | Path] = [
             *([ResetTarget("earliest")] if to_earliest else []),
             *([ResetTarget("latest")] if to_latest else []),
             *([ResetTarget("current")] if to_current else []),
@@ -76,12 +76,12 @@ def reset_target_options(command: Callable[..., None]) -> Callable[..., None]:
             *([ResetTarget("time", _duration(by_duration))] if by_duration is not None else []),
             *([from_file] if from_file is not None else []),
         ]
-        if len(given) != 1:
+        if len(targets) != 1:
             raise click.UsageError(
                 "Use exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
                 "--to-timestamp, --to-datetime, --by-duration and --from-file."
             )
-        command(*args, reset_target=given[0], **rest)
+        command(*args, reset_target=targets[0], **rest)
 
     return with_target
 

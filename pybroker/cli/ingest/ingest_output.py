@@ -42,12 +42,12 @@ def details(each: Any) -> dict[str, object]:
 
 def summary(each: Any, target: Target, more: dict[str, object] | None = None) -> None:
     """Print an ingest; `more` has additional fields for JSON."""
-    told = {**details(each), **(more or {})}
+    fields = {**details(each), **(more or {})}
     if target.json:
-        write_json(told)
+        write_json(fields)
         return
     say(
-        f"{told['ingest_id']} into {told['topic']} ({told['topic_id']}): {told['state']}, {each.rows:,} rows, "
+        f"{fields['ingest_id']} into {fields['topic']} ({fields['topic_id']}): {fields['state']}, {each.rows:,} rows, "
         f"{each.bytes:,} bytes"
     )
-    table(cast("list[dict[str, object]]", told["partitions"]), OFFSETS)
+    table(cast("list[dict[str, object]]", fields["partitions"]), OFFSETS)

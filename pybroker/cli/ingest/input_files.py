@@ -22,12 +22,12 @@ SHOWN = 120
 """Characters of a malformed line in an error message."""
 
 
-def reader_options(_context: object, _parameter: object, given: tuple[str, ...]) -> dict[str, str]:
+def reader_options(_context: object, _parameter: object, values: tuple[str, ...]) -> dict[str, str]:
     """Parse NAME=VALUE of `--option` and add defaults. Raises click.BadParameter."""
-    wrong = next((each for each in given if "=" not in each.lstrip("=")), None)
+    wrong = next((each for each in values if "=" not in each.lstrip("=")), None)
     if wrong is not None:
         raise click.BadParameter(f"{wrong}: expected NAME=VALUE, such as header=true")
-    options = dict(each.partition("=")[::2] for each in given)
+    options = dict(each.partition("=")[::2] for each in values)
     # Spark ignores the case of names, and treats an unknown mode as PERMISSIVE.
     mode = next((options.pop(name) for name in list(options) if name.lower() == "mode"), MODES[0])
     if mode.upper() not in MODES:

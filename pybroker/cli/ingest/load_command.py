@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 VALUES = ("json", "raw", "avro")
 
 
-def name_of_load(_context: object, _parameter: object, given: str | None) -> str | None:
+def name_of_load(_context: object, _parameter: object, value: str | None) -> str | None:
     """Check `--ingest-id`. Raises click.BadParameter for an empty one, for example from an unset variable."""
-    if given is not None and not given.strip():
+    if value is not None and not value.strip():
         raise click.BadParameter("is empty")
-    return given
+    return value
 
 
 @click.command()

@@ -19,7 +19,7 @@ BASE64 = "base64"
 
 def encode(record: ConsumerRecord) -> bytes:
     """Return the record's line, without a line end."""
-    told = {
+    fields = {
         "topic": record.topic,
         "topic_id": str(record.topic_id),
         "partition": record.partition,
@@ -29,7 +29,7 @@ def encode(record: ConsumerRecord) -> bytes:
         "value": _json_value(record.value),
         "headers": [[name, _json_value(value)] for name, value in record.headers],
     }
-    return json.dumps(told, ensure_ascii=False).encode()
+    return json.dumps(fields, ensure_ascii=False).encode()
 
 
 def _json_value(data: bytes | None) -> str | dict[str, str] | None:
@@ -83,11 +83,11 @@ def _whole(found: Mapping[str, Any], name: str) -> int | None:
     raise ValueError(f"has an invalid {name}: not a whole number")
 
 
-def _headers(given: Any) -> HeaderList:
+def _headers(headers: Any) -> HeaderList:
     """Return headers from pairs, or from an object with distinct names."""
-    if not given:
+    if not headers:
         return ()
-    pairs = given.items() if isinstance(given, dict) else given
+    pairs = headers.items() if isinstance(headers, dict) else headers
     try:
         return tuple((str(name), _bytes_of({"header": value}, "header")) for name, value in pairs)
     except (TypeError, ValueError):

@@ -66,12 +66,12 @@ def produce(
         raise click.UsageError(
             "--json cannot be combined with --whole or --key-separator: the lines contain key and value."
         )
-    given: Fields = {
+    fields: Fields = {
         "headers": _headers(headers) or None,
         "key": None if key is None else key.encode(),
         "partition": partition,
     }
-    common = {name: value for name, value in given.items() if value is not None}
+    common = {name: value for name, value in fields.items() if value is not None}
     texts = _whole(files) if whole else _split(files, delimiter)
     if target.json:
         rows = _from_json(texts, keep_partitions=keep_partitions)
@@ -83,8 +83,8 @@ def produce(
     report(topic, written, as_json=target.json)
 
 
-def _headers(given: Iterable[str]) -> list[tuple[str, bytes]]:
-    pairs = [text.partition("=") for text in given]
+def _headers(texts: Iterable[str]) -> list[tuple[str, bytes]]:
+    pairs = [text.partition("=") for text in texts]
     for name, equals, _ in pairs:
         if not name or not equals:
             raise click.UsageError(f"--header {name}: expected NAME=VALUE.")

@@ -111,13 +111,13 @@ def report(topic: str, written: SendOutcome, *, as_json: bool) -> None:
     if as_json:
         ids = {str(each.topic_id) for each in written.last.values()}
         partitions = [{"partition": index, "last": written.last[index].offset} for index in sorted(written.last)]
-        told: dict[str, object] = {
+        result: dict[str, object] = {
             "topic": topic,
             "topic_id": ids.pop() if ids else None,
             "rows": written.rows,
             "partitions": partitions,
         }
-        write_json(told if failure is None else {**told, "refused": written.refused, "error": failure})
+        write_json(result if failure is None else {**result, "refused": written.refused, "error": failure})
     elif failure is None:
         say(f"Wrote {count_of(written.rows)} to {topic}.", err=True)
     if failure is not None:

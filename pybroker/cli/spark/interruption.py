@@ -41,14 +41,14 @@ def stoppable(work: Callable[[], T]) -> T:
     Another thread does the work: if a signal interrupts a thread within a call of the JVM, that thread cannot call the
     JVM again.
     """
-    given: list[T] = []
+    results: list[T] = []
     raised: list[BaseException] = []
     came: list[int] = []
     stopped.clear()
 
     def run() -> None:
         try:
-            given.append(work())
+            results.append(work())
         except BaseException as error:  # The waiting thread raises the exception again.
             raised.append(error)
 
@@ -67,7 +67,7 @@ def stoppable(work: Callable[[], T]) -> T:
             signal.signal(number, handler)
     if raised:
         raise raised[0]
-    return given[0]
+    return results[0]
 
 
 def _end_spark(thread: threading.Thread) -> None:

@@ -73,7 +73,7 @@ class Progress:
                     total += info.numTasks
         return SparkTasks(done, total)
 
-    def told(self, tasks: SparkTasks) -> str:
+    def text(self, tasks: SparkTasks) -> str:
         """Return the progress as text, with the rows and bytes that the broker reports."""
         at = f"{tasks.done}/{tasks.total} tasks" if tasks.total else "" if self._step else "planning"
         parts = [each for each in (self._step, at) if each]
@@ -118,13 +118,13 @@ def _bar(made: Progress, console: Console) -> Iterator[None]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
     with Bar(*columns, console=console) as bar:
-        line = bar.add_task(made.what, total=None, told=made.told(SparkTasks()))
+        line = bar.add_task(made.what, total=None, text=made.text(SparkTasks()))
 
         def look() -> None:
             tasks = made.tasks
-            bar.update(line, completed=tasks.done, total=tasks.total or None, told=made.told(tasks))
+            bar.update(line, completed=tasks.done, total=tasks.total or None, text=made.text(tasks))
 
         with meanwhile(POLL_S, look):
             yield
@@ -134,7 +134,7 @@ def _bar(made: Progress, console: Console) -> Iterator[None]:
 @contextmanager
 def _lines(made: Progress, console: Console) -> Iterator[None]:
     def look() -> None:
-        said = made.told(made.tasks)
+        said = made.text(made.tasks)
         console.print(f"{made.what}: {said}, {made.seconds:.0f} s", soft_wrap=True)
 
     with meanwhile(LINE_EVERY_S, look):

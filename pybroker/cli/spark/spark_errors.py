@@ -57,9 +57,9 @@ def reason(text: str) -> str:
     """Return the reason in an error of Spark as one line: the end of a Python worker's traceback, or the first line and
     the cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if any(mark in line for mark in REASON_LINES)]
-    if told:
-        return told[-1].split(": ", 1)[-1]
+    reasons = [line for line in lines if any(mark in line for mark in REASON_LINES)]
+    if reasons:
+        return reasons[-1].split(": ", 1)[-1]
     _, traceback, after = text.rpartition(TRACEBACK)
     raised = [line for line in after.splitlines() if line[:1].strip()]
     if traceback and raised:

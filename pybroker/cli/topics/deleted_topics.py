@@ -64,10 +64,10 @@ def describe_end(deletion: TopicDeletion) -> str:
     """Return a sentence: when and by whom the topic was deleted, and until when it can be undeleted."""
     if deletion.state == FOUND:
         return f"found by a broker at {time_formats.text(deletion.deleted_ms)}"
-    told = f"deleted at {time_formats.text(deletion.deleted_ms)} by {deletion.deleted_by or 'an unknown principal'}"
+    text = f"deleted at {time_formats.text(deletion.deleted_ms)} by {deletion.deleted_by or 'an unknown principal'}"
     if deletion.undeletable and deletion.remove_after_ms is not None:
-        return f"{told}, can be undeleted until {time_formats.text(deletion.remove_after_ms)}"
-    return told if deletion.undeletable else f"{told}, cannot be undeleted"
+        return f"{text}, can be undeleted until {time_formats.text(deletion.remove_after_ms)}"
+    return text if deletion.undeletable else f"{text}, cannot be undeleted"
 
 
 def undelete_hint(deletion: TopicDeletion) -> str:

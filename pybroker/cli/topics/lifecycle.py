@@ -98,8 +98,8 @@ def purge(topic_id: str, yes: bool, target: Target) -> None:
 def confirm_purge(found: TopicDeletion) -> None:
     """Ask for confirmation on the terminal. Raises click.Abort."""
     size = "an unknown number of" if found.size_bytes is None else f"{found.size_bytes:,}"
-    told = f"Topic {found.name} with id {found.topic_id}, {describe_end(found)}, {size} bytes"
-    click.confirm(f"{told}: remove its data permanently?", abort=True, err=True)
+    text = f"Topic {found.name} with id {found.topic_id}, {describe_end(found)}, {size} bytes"
+    click.confirm(f"{text}: remove its data permanently?", abort=True, err=True)
 
 
 async def purged(admin: AdminClient, found: TopicDeletion) -> TopicDeletion:

@@ -117,10 +117,10 @@ class PlacementAdmin(AdminBase):
         """Return the controller's response. Raises KafkaError if the response's top-level error is set. ids: topic ids
         that the request carries in tagged fields.
         """
-        given = tuple(ids)
+        topic_ids = tuple(ids)
 
         async def ask(connection: BrokerConnection) -> Any:
-            self._require_topic_ids(connection, given)
+            self._require_topic_ids(connection, topic_ids)
             answer = await connection.request(request)
             if answer.error_code:
                 raise broker_error(answer.error_code, answer.error_message or about)

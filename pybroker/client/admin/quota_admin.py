@@ -33,8 +33,8 @@ class QuotaEntity:
     @property
     def parts(self) -> dict[str, str | None]:
         """Kafka's entity type → name; None is the default of the type."""
-        given = {kind: getattr(self, field) for kind, field in _TYPES.items()}
-        return {kind: name or None for kind, name in given.items() if name is not None}
+        names = {kind: getattr(self, field) for kind, field in _TYPES.items()}
+        return {kind: name or None for kind, name in names.items() if name is not None}
 
 
 @dataclass(frozen=True, slots=True)

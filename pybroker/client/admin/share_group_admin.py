@@ -91,10 +91,10 @@ class ShareGroupsAdmin(AdminBase):
 
         async def ask(connection: BrokerConnection) -> Any:
             answer = await connection.request(request)
-            told = whole(answer)
-            rows = [row for topic in getattr(told, "responses", ()) for row in getattr(topic, "partitions", (topic,))]
-            for each in (told, *rows):
-                if each.error_code and (each is told or is_retriable(each.error_code)):
+            top = whole(answer)
+            rows = [row for topic in getattr(top, "responses", ()) for row in getattr(topic, "partitions", (topic,))]
+            for each in (top, *rows):
+                if each.error_code and (each is top or is_retriable(each.error_code)):
                     raise broker_error(each.error_code, each.error_message, about=f"group {group_id}")
             return answer
 

@@ -85,9 +85,9 @@ class ThreadBridge:
     def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
         self._producer = producer
         self._loop = loop
-        self._given: deque[Delivery] = deque()
+        self._queued: deque[Delivery] = deque()
         # Not locked: concurrent callers can lose an update of the sum. Each turn of the loop corrects it.
-        self._given_bytes = 0
+        self._queued_bytes = 0
         self._turns = False
         self._starting = threading.Lock()
         # Records that have to wait, and all records queued after them, in order.
@@ -102,12 +102,12 @@ class ThreadBridge:
         """Return whether `put` accepts a record. If the topic is unknown or the buffer is full, it does not: use
         `wait_for`.
         """
-        return type(topic) is str and self._producer.takes(topic, size, self._given_bytes)
+        return type(topic) is str and self._producer.takes(topic, size, self._queued_bytes)
 
     def put(self, record: Delivery, size: int) -> None:
         """Queue a record; the loop puts it into a batch within milliseconds."""
-        self._given_bytes += size
-        self._given.append(record)
+        self._queued_bytes += size
+        self._queued.append(record)
         if not self._turns:
             self._start()
 
@@ -123,23 +123,23 @@ class ThreadBridge:
     def _turn(self) -> None:
         end = self._loop.time() + _TURN_S
         took = self._take()
-        while self._given and self._loop.time() < end:
+        while self._queued and self._loop.time() < end:
             self._take()
         if not took and not self._slow:
             self._turns = False
-            if not self._given:  # A caller may add a record between the check and the reset of the flag.
+            if not self._queued:  # A caller may add a record between the check and the reset of the flag.
                 return
             self._turns = True
-        self._loop.call_later(0 if self._given else _PAUSE_S, self._turn)
+        self._loop.call_later(0 if self._queued else _PAUSE_S, self._turn)
 
     def _take(self) -> bool:
         """Put some queued records into batches, in order; return whether there were any."""
-        given = self._given
-        records = [given.popleft() for _ in range(min(len(given), _RECORDS_AT_ONCE))]
-        if given:
-            self._given_bytes -= sum(map(_size, records))
+        queued = self._queued
+        records = [queued.popleft() for _ in range(min(len(queued), _RECORDS_AT_ONCE))]
+        if queued:
+            self._queued_bytes -= sum(map(_size, records))
         else:
-            self._given_bytes = self._slow_bytes
+            self._queued_bytes = self._slow_bytes
         try:
             for topic, group in groupby(records, _topic_of_plain_value):
                 self._put_in_batches(topic, list(group))
@@ -228,7 +228,7 @@ class ThreadBridge:
 
     async def settled(self) -> None:
         """Wait until each record that callers have handed over so far is in a batch or has failed."""
-        left = len(self._given)
+        left = len(self._queued)
         while left > 0 and self._take():
             left -= _RECORDS_AT_ONCE
             await asyncio.sleep(0)
@@ -267,9 +267,9 @@ class ThreadBridge:
         if self._slowly is not None:
             self._slowly.cancel()
             await asyncio.gather(self._slowly, return_exceptions=True)
-        left = [*self._slow, *self._given]
+        left = [*self._slow, *self._queued]
         self._slow.clear()
-        self._given.clear()
+        self._queued.clear()
         for record in left:
             self._fail(record, error)
 

@@ -262,7 +262,7 @@ class BrokerConnection(asyncio.Protocol):
         self._write(frame)
         return answer
 
-    def tell(self, message: Any, version: int | None = None) -> None:
+    def send_without_response(self, message: Any, version: int | None = None) -> None:
         """Send a request that has no response: Produce with acks=0."""
         self._check_open()
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF

@@ -15,7 +15,7 @@ _AGAIN_S = 30.0
 @dataclass(slots=True)
 class _Outage:
     since: float
-    told: float
+    logged_at: float
     last: float
     error: Exception
 
@@ -38,8 +38,8 @@ class ConnectionErrors:
             log.warning("[%s] %s; retrying", self._client_id, error)
             return
         away.error, away.last = error, now
-        if now - away.told >= _AGAIN_S:
-            away.told = now
+        if now - away.logged_at >= _AGAIN_S:
+            away.logged_at = now
             log.warning("[%s] %s; failing for %.0f s so far", self._client_id, error, now - away.since)
 
     def clear(self, address: str) -> None:

@@ -108,12 +108,12 @@ class TokenSource:
             try:
                 return _answered(await asyncio.to_thread(self._post), self._url)
             except WebError as problem:
-                told = f"{ENDPOINT}={self._url}: {problem}{_reason(problem.body)}"
+                message = f"{ENDPOINT}={self._url}: {problem}{_reason(problem.body)}"
                 if problem.status in _CLIENT_ERRORS and problem.status != _TOO_MANY_REQUESTS:
-                    raise AuthenticationError(told) from None
+                    raise AuthenticationError(message) from None
                 left = most if left is None else left
                 if left <= 0:
-                    raise BrokerConnectionError(told) from None
+                    raise BrokerConnectionError(message) from None
             await asyncio.sleep(min(pause, left))
             left -= pause
             pause *= 2
@@ -160,15 +160,15 @@ async def _called(callback: Callable[[str], Any], config: str) -> Token:
     """Call confluent-kafka's `oauth_cb`: it returns (token, expiry in seconds since 1970[, principal[, extensions]]) or
     the token alone.
     """
-    given = callback(config)
-    if inspect.isawaitable(given):
-        given = await given
-    if isinstance(given, str):
-        return Token(_checked(given, "oauth_cb"))
-    if not isinstance(given, tuple) or len(given) < 2 or not isinstance(given[1], int | float):
+    result = callback(config)
+    if inspect.isawaitable(result):
+        result = await result
+    if isinstance(result, str):
+        return Token(_checked(result, "oauth_cb"))
+    if not isinstance(result, tuple) or len(result) < 2 or not isinstance(result[1], int | float):
         raise ClientConfigError("oauth_cb must return a token, or (token, expiry in seconds since 1970)")
-    extensions = given[3] if len(given) > 3 and given[3] else {}
-    return Token(_checked(given[0], "oauth_cb"), _renewal(float(given[1])), dict(extensions))
+    extensions = result[3] if len(result) > 3 and result[3] else {}
+    return Token(_checked(result[0], "oauth_cb"), _renewal(float(result[1])), dict(extensions))
 
 
 def _read(path: str) -> Token:

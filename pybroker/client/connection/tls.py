@@ -15,9 +15,9 @@ from pybroker.config.stores import CRL, CrlFile, StoreFile, StoreText
 
 def tls_context(config: ClientConfig) -> ssl.SSLContext:
     """Return an SSLContext from the `ssl.*` settings. Raises ClientConfigError if a file is unusable."""
-    given = config["ssl.context"]
-    if isinstance(given, ssl.SSLContext):
-        return given
+    own_context = config["ssl.context"]
+    if isinstance(own_context, ssl.SSLContext):
+        return own_context
     authority, certificate = config["ssl.ca.location"], config["ssl.certificate.location"]
     keystore = _keystore(config)
     try:

@@ -408,7 +408,7 @@ class Consumer(ClientLifecycle):
     async def _tell_recreated(self) -> None:
         while self._recreated:
             change = self._recreated.pop(0)
-            await self._rebalances.tell(
+            await self._rebalances.await_listener(
                 self._rebalances.listener.on_topic_recreated(change.topic, change.old, change.new)
             )
 

@@ -71,7 +71,7 @@ class Fetcher:
         self._asking: set[int] = set()
         # Topics that were recreated while this consumer read them: it has not read any record of the new incarnation.
         self._renewed: dict[str, TopicRecreation] = {}
-        self._told: dict[str, Uuid] = {}
+        self._logged_ids: dict[str, Uuid] = {}
         self._failure: KafkaError | None = None
         self._finding: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -308,13 +308,13 @@ class Fetcher:
                 state.chunks.append(Chunk([], 0, TopicRecreatedError(change.topic, state.topic_id, change.new)))
             state.topic_id = change.new
         if touched:
-            self._tell(change)
+            self._log_recreation(change)
             self._arrived()
             self._background.wake()
 
-    def _tell(self, change: TopicRecreation) -> None:
-        if self._told.get(change.topic) != change.new:
-            self._told[change.topic] = change.new
+    def _log_recreation(self, change: TopicRecreation) -> None:
+        if self._logged_ids.get(change.topic) != change.new:
+            self._logged_ids[change.topic] = change.new
             log.info("Topic %s was deleted and created again: id %s, was %s", change.topic, change.new, change.old)
             self._tell_recreated(change)
 
@@ -327,7 +327,7 @@ class Fetcher:
         renewed = self._renewed.get(state.where.topic)
         is_new = renewed is not None and renewed.new == state.topic_id
         if renewed is not None and is_new:
-            self._tell(renewed)  # The group may have revoked the old partition before this.
+            self._log_recreation(renewed)  # The group may have revoked the old partition before this.
         if self._policy == "none":
             error: KafkaError = NoOffsetError(f"{state.where} has no committed offset and auto.offset.reset=none")
             if renewed is not None and is_new:

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 _AGAIN_S = 1.0
 """Seconds between two metadata requests for a missing topic."""
-_TOLD_AGAIN_S = 60.0
+_LOG_AGAIN_S = 60.0
 """Seconds between two warnings about it."""
 
 
@@ -25,7 +25,7 @@ class MissingTopics:
     def __init__(self, config: ClientConfig) -> None:
         self._fails: bool = config["on.topic.missing"] == "fail"
         self._client_id: str = config["client.id"]
-        self._told: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._look_at = 0.0
 
     def due(self, cluster: Cluster, topics: Collection[str]) -> set[str]:
@@ -50,12 +50,12 @@ class MissingTopics:
         if absent and self._fails:
             raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "; ".join(absent.values()))
         now = asyncio.get_running_loop().time()
-        for what in list(self._told):
+        for what in list(self._logged_at):
             if what not in absent:
-                del self._told[what]
+                del self._logged_at[what]
         for what, words in absent.items():
-            if now - self._told.get(what, float("-inf")) >= _TOLD_AGAIN_S:
-                self._told[what] = now
+            if now - self._logged_at.get(what, float("-inf")) >= _LOG_AGAIN_S:
+                self._logged_at[what] = now
                 log.warning("[%s] %s; waiting for it", self._client_id, words)
 
 

@@ -14,7 +14,7 @@ from pybroker.client.connection.offset_requests import heeds_ids, list_offsets_r
 from pybroker.client.offset_types import OffsetAndTimestamp, OffsetSpec
 from pybroker.protocol.error_codes import ErrorCode
 
-Told = TypeVar("Told")
+Offset = TypeVar("Offset")
 
 
 class OffsetLookup:
@@ -62,11 +62,11 @@ class OffsetLookup:
                 found[by_name(where)] = offset
         return found
 
-    def _by_id(self, told: Mapping[TopicPartition, Told], connection: BrokerConnection) -> Mapping[Any, Told]:
+    def _by_id(self, offsets: Mapping[TopicPartition, Offset], connection: BrokerConnection) -> Mapping[Any, Offset]:
         """Add the metadata's topic ids to the keys, if the broker reads ids: leader and leader epoch come from the same
         metadata, so they must not be applied to another incarnation.
         """
         if not heeds_ids(connection):
-            return told
+            return offsets
         id_of = self._network.cluster.topic_id
-        return {partition_of(name, id_of(name), index): offset for (name, index), offset in told.items()}
+        return {partition_of(name, id_of(name), index): offset for (name, index), offset in offsets.items()}

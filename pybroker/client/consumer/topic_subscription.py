@@ -50,8 +50,8 @@ class Subscription:
         if self._hides_internal and any(pattern.fullmatch(name) for name in _INTERNAL):
             return None  # A coordinator would also match internal topics.
         letters = "".join(letter for flag, letter in _LETTERS.items() if pattern.flags & flag)
-        given = pattern.pattern
-        return f"(?{letters}){given}" if letters and not given.startswith("(?") else given
+        text = pattern.pattern
+        return f"(?{letters}){text}" if letters and not text.startswith("(?") else text
 
     async def names(self, network: Network) -> frozenset[str]:
         """Return the names subscribed now. If there is a pattern, match it against all topics of the cluster; refresh

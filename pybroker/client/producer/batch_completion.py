@@ -190,8 +190,8 @@ class BatchCompletion:
         if batch.sequence >= 0:
             where.sort_retries()
 
-        def tell(done: asyncio.Future[tuple[int, int]]) -> None:
+        def on_done(done: asyncio.Future[tuple[int, int]]) -> None:
             if not batch.done.done():
                 batch.done.set_result((-1, -1))
 
-        second.done.add_done_callback(tell)
+        second.done.add_done_callback(on_done)

@@ -321,7 +321,7 @@ class BatchSender:
                 self._metrics.add("request-total")
                 await connection.drain()
                 if self._acks == 0:
-                    connection.tell(request, version)
+                    connection.send_without_response(request, version)
                     answer = None
                 else:
                     answer = connection.start(request, version)

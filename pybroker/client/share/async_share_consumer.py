@@ -273,9 +273,9 @@ class ShareConsumer(ClientLifecycle):
                 self._asking[node] = asyncio.create_task(self._fetch(node, frozenset(partitions)))
         for node, session in self._sessions.items():
             if session.said and node not in self._asking:
-                self._asking[node] = asyncio.create_task(self._tell(node, session))
+                self._asking[node] = asyncio.create_task(self._send_acknowledgements(node, session))
 
-    async def _tell(self, node: int, session: ShareSession) -> None:
+    async def _send_acknowledgements(self, node: int, session: ShareSession) -> None:
         """Send acknowledgements to a broker from which the member no longer reads records."""
         try:
             await session.acknowledge()

@@ -29,14 +29,14 @@ Result = Callable[[Partition, Mapping[int, int], KafkaError | None], None]
 
 
 class ShareSession:
-    """A share session with one broker. told: function that is called with the result of each acknowledgement."""
+    """A share session with one broker. `on_result` is called with the result of each acknowledgement."""
 
-    def __init__(self, config: ClientConfig, network: Network, node: int, member_id: str, told: Result) -> None:
+    def __init__(self, config: ClientConfig, network: Network, node: int, member_id: str, on_result: Result) -> None:
         self._config = config
         self._network = network
         self._node = node
         self._member_id = member_id
-        self._told = told
+        self._on_result = on_result
         self._epoch = OPENS
         self._partitions: frozenset[Partition] = frozenset()
         self._lock = asyncio.Lock()
@@ -180,11 +180,11 @@ class ShareSession:
             if getattr(row, code)
         }
         for partition, offsets in said.items():
-            self._told(partition, offsets, problems.get(partition))
+            self._on_result(partition, offsets, problems.get(partition))
 
     def _fail(self, said: Said, problem: KafkaError) -> None:
         for partition, offsets in said.items():
-            self._told(partition, offsets, problem)
+            self._on_result(partition, offsets, problem)
 
     def _reset(self) -> None:
         self._epoch = OPENS

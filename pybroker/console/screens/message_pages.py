@@ -118,7 +118,7 @@ async def messages_page(
         problem, status = str(error), 422
     records = found.value.records if found.value is not None else ()
     names = ("partition", "seek", "offset", "time", "limit", "contains", "format")
-    given = {name: context.query.text(name) for name in names}
+    fields = {name: context.query.text(name) for name in names}
     return context.render(
         "messages.html",
         status,
@@ -130,26 +130,26 @@ async def messages_page(
         seeks=SEEKS,
         limits=LIMITS,
         formats=value_decoding.FORMATS,
-        given=given,
-        address=lambda path, **more: url_with(f"/topics/{topic.name}/{path}", given, **more),
-        beside=_beside(topic, given, found.value),
+        fields=fields,
+        address=lambda path, **more: url_with(f"/topics/{topic.name}/{path}", fields, **more),
+        beside=_beside(topic, fields, found.value),
         has_parquet=importlib.util.find_spec("pyarrow") is not None,
         schema=context.session.schemas.get(topic.name, (None, None))[0] if context.session is not None else None,
     )
 
 
-def _beside(topic: TopicDescription, given: dict[str, str], found: RecordPage | None) -> list[tuple[str, str, str]]:
+def _beside(topic: TopicDescription, fields: dict[str, str], found: RecordPage | None) -> list[tuple[str, str, str]]:
     """Return links to the pages of older and newer records as (text, rel, URL), in the order in which the page shows
     them."""
     if found is None:
         return []
-    is_newest_first = given["seek"] in ("", "newest")
+    is_newest_first = fields["seek"] in ("", "newest")
     beside = []
     for words, name, offsets in (("Older", "before", found.older), ("Newer", "after", found.newer)):
         cursor = written(offsets)
         if cursor is not None:
             rel = "next" if (name == "before") is is_newest_first else "prev"
-            address = url_with(f"/topics/{topic.name}/messages", {**given, "offset": "", "time": "", name: cursor})
+            address = url_with(f"/topics/{topic.name}/messages", {**fields, "offset": "", "time": "", name: cursor})
             beside.append((words, rel, address))
     return beside[::-1] if is_newest_first else beside
 

@@ -29,15 +29,15 @@ it."""
 async def show(context: PageContext) -> Response:
     """Show the page; its script requests the events."""
     topic = await described(context)
-    given = {name: context.query.text(name) for name in ("partition", "contains", "format")}
+    fields = {name: context.query.text(name) for name in ("partition", "contains", "format")}
     return context.render(
         "tail.html",
         tab="messages",
         topic=topic,
-        given=given,
+        fields=fields,
         formats=FORMATS,
-        events=url_with(f"/topics/{topic.name}/tail/events", given),
-        back=url_with(f"/topics/{topic.name}/messages", given),
+        events=url_with(f"/topics/{topic.name}/tail/events", fields),
+        back=url_with(f"/topics/{topic.name}/messages", fields),
     )
 
 

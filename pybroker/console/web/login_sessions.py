@@ -63,9 +63,9 @@ class Sessions:
         this cookie only."""
         return hmac.new(self._secret, token.encode(), hashlib.sha256).hexdigest()
 
-    def csrf_is_right(self, token: str, given: str) -> bool:
+    def csrf_is_right(self, token: str, token_sent: str) -> bool:
         """Return whether `given` is the token for the cookie. Compare in constant time."""
-        return hmac.compare_digest(self.csrf(token).encode(), given.encode("utf-8", "replace"))
+        return hmac.compare_digest(self.csrf(token).encode(), token_sent.encode("utf-8", "replace"))
 
     async def find(self, token: str) -> Session | None:
         """Return the session of a cookie, if it has not ended, and reset its idle time."""

@@ -300,7 +300,7 @@ def local(address: str) -> str:
 
 def url_with(path: str, facts: Mapping[str, object] | None = None, **more: object) -> str:
     """Return a URL with parameters. None, False and empty texts are left out; 0 is a value."""
-    given = {**(facts or {}), **more}
-    kept = {name: value for name, value in given.items() if value is not None and value is not False and value != ""}
+    values = {**(facts or {}), **more}
+    kept = {name: value for name, value in values.items() if value is not None and value is not False and value != ""}
     query = urlencode({name: 1 if value is True else value for name, value in kept.items()})
     return quote(path) + (f"?{query}" if query else "")

@@ -30,7 +30,7 @@ BY_NATURE = {
 # Settings whose names are put together from a prefix where they are read.
 PREFIXED = {"offsets.topic.num.partitions", "offsets.topic.replication.factor"}
 
-# Those that belong to a group's own setting (`in_force`).
+# Those that belong to a group's own setting (`effective_value`).
 OF_GROUPS = {name for broker in OF_BROKER.values() for name in broker if name is not None}
 
 # Those that say themselves that they change nothing.

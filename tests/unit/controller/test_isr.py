@@ -9,7 +9,7 @@ from pybroker.broker.cluster.value_codec import pack, unpack
 from pybroker.broker.controller.isr_decisions import decide_alter_isr
 from pybroker.broker.metadata.broadcast import Broadcast
 from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, UpdateCluster, UpdateMetadataRequest
-from pybroker.broker.metadata.image import ClusterImage, ImageDelta, as_told
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, with_changed_states
 from pybroker.broker.metadata.metadata_store import Set
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -87,20 +87,20 @@ def test_who_comes_back_comes_in_with_the_life_that_the_leader_has_heard(image: 
 def test_replicas_are_not_told_what_the_leader_has_asked_for(image: ClusterImage) -> None:
     decision = decide_alter_isr(image, AlterIsr(1, EPOCH, (change(image, (1, -1), (2, EPOCH)),)))
     messages = Broadcast(1, None).changes(image, image.apply(decision.delta), decision.delta, 2)
-    for told in messages.values():
-        assert not [one for one in told if isinstance(one, LeaderAndIsrRequest)]
-        (shown,) = [one for one in told if isinstance(one, UpdateMetadataRequest)]
+    for sent in messages.values():
+        assert not [one for one in sent if isinstance(one, LeaderAndIsrRequest)]
+        (shown,) = [one for one in sent if isinstance(one, UpdateMetadataRequest)]
         assert shown.topic_states[0].partition_states[0].isr == (1, 2)
 
 
 def test_brokers_are_told_of_the_partitions_that_changed(image: ClusterImage) -> None:
     """Of a topic of 10,000 partitions one ISR is not 10,000 states for each broker."""
     decision = decide_alter_isr(image, AlterIsr(1, EPOCH, (change(image, (1, -1), (2, EPOCH)),)))
-    told = as_told(image, decision.delta)
-    assert not told.topics
-    assert [(one.name, list(one.partitions)) for one in told.states] == [("a", [0])]
-    assert image.apply(told) == image.apply(decision.delta)
+    sent = with_changed_states(image, decision.delta)
+    assert not sent.topics
+    assert [(one.name, list(one.partitions)) for one in sent.states] == [("a", [0])]
+    assert image.apply(sent) == image.apply(decision.delta)
     for message in Broadcast(1, None).changes(image, image.apply(decision.delta), decision.delta, 2).values():
         assert isinstance(message[0], UpdateCluster)
-        assert message[0].change == told
-        assert unpack(ImageDelta, pack(told)) == told
+        assert message[0].change == sent
+        assert unpack(ImageDelta, pack(sent)) == sent

@@ -55,13 +55,13 @@ async def test_an_answer_in_force_is_seen_by_who_asked(control_plane: ControlPla
     await control_plane.start()
     controller, view = control_plane.parts.controller, control_plane.parts.services.view
     created = await controller.submit(topic("a"))
-    assert created.in_force
+    assert created.is_complete
     (made,) = created.reply
     assert isinstance(made, CreatedTopic)
     assert view.image.topics["a"].topic_id == made.topic_id
     assert [order.topic for order in control_plane.native.applies[-1]] == ["a"]
     deleted = await controller.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50))
-    assert (deleted.in_force, deleted.reply) == (True, [DeletedTopic("a", made.topic_id)])
+    assert (deleted.is_complete, deleted.reply) == (True, [DeletedTopic("a", made.topic_id)])
     assert "a" not in view.image.topics
     assert control_plane.parts.services.cache.topic("a") is None
 
@@ -74,14 +74,14 @@ async def test_time_is_over_before_it_is_in_force(control_plane: ControlPlane, m
     created = await controller.submit(topic("a"), timeout_ms=1)
     (made,) = created.reply
     assert isinstance(made, CreatedTopic), "it is decided"
-    assert not created.in_force
+    assert not created.is_complete
     held.free.set()
     # It comes into force all the same.
     await until(lambda: control_plane.parts.services.cache.topic("a"))
     await controller.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50_000))
     held.free.clear()
     undeleted = await controller.submit(UndeleteTopic(made.topic_id, None, "User:a", 300), timeout_ms=1)
-    assert not undeleted.in_force
+    assert not undeleted.is_complete
     held.free.set()
     await until(lambda: control_plane.parts.services.cache.topic("a"))
 

@@ -22,7 +22,7 @@ from pybroker.broker.metadata.lineage import TopicLineage
 from pybroker.native import StoredRecord, StoredRecords, Uuid
 
 Record = tuple[bytes | None, bytes | None]
-Told = Callable[[int, int], None]
+AppendCallback = Callable[[int, int], None]
 
 CONFIG: Mapping[str, Any] = {
     "group.min.session.timeout.ms": 6_000,
@@ -77,7 +77,7 @@ class FakeLog:
         self.batches = 0
         self.epochs: list[int] = []
         """Of each append, in order."""
-        self._held: list[tuple[Told, int]] = []
+        self._held: list[tuple[AppendCallback, int]] = []
 
     def append(
         self,
@@ -87,33 +87,33 @@ class FakeLog:
         records: Sequence[Record],
         timestamp_ms: int,
         *,
-        told: Told,
+        callback: AppendCallback,
         producer: tuple[int, int] | None = None,
     ) -> tuple[int, int] | None:
         self.batches += 1
         self.epochs.append(leader_epoch)
         if self.refuse:
-            return self._end(told, self.refuse, -1)
+            return self._end(callback, self.refuse, -1)
         log = self.partitions.setdefault(partition, [])
         base = len(log)
         log.extend((base + i, timestamp_ms, key, value) for i, (key, value) in enumerate(records))
         if self.hold:
-            self._held.append((told, base))
+            self._held.append((callback, base))
             return None
-        return self._end(told, 0, base)
+        return self._end(callback, 0, base)
 
-    def _end(self, told: Told, code: int, base: int) -> tuple[int, int] | None:
+    def _end(self, callback: AppendCallback, code: int, base: int) -> tuple[int, int] | None:
         if self.at_once:
             return code, base
-        asyncio.get_running_loop().call_soon(told, code, base)
+        asyncio.get_running_loop().call_soon(callback, code, base)
         return None
 
     def release(self) -> None:
         """Completes what was held back."""
         held, self._held = self._held, []
         self.hold = False
-        for told, base in held:
-            asyncio.get_running_loop().call_soon(told, 0, base)
+        for callback, base in held:
+            asyncio.get_running_loop().call_soon(callback, 0, base)
 
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
         found = [record for record in self.partitions.get(partition, []) if record[0] >= offset][:3]

@@ -82,7 +82,7 @@ class Machine:
         if event in ("init", "init again"):
             given_ = self.me if event == "init again" else None
             if now.state is TransactionState.ONGOING:
-                decisions.check_given(now, given_)
+                decisions.check_claimed(now, given_)
                 self.take(decisions.fence(now, self.clock))
                 self.former.append(self.me)
                 return

@@ -16,7 +16,7 @@ from pybroker.broker.coordinators.transaction.coordinator import TransactionCoor
 from pybroker.broker.coordinators.transaction.finishing import Finishing
 from pybroker.broker.coordinators.transaction.interfaces import (
     TRANSACTIONS_TOPIC,
-    CodesTold,
+    CodesCallback,
     Marker,
     TransactionSettings,
 )
@@ -57,13 +57,15 @@ class HeldLog(FakeLog):
         records: Sequence[Record],
         timestamp_ms: int,
         *,
-        told: Callable[[int, int], None],
+        callback: Callable[[int, int], None],
         producer: tuple[int, int] | None = None,
     ) -> tuple[int, int] | None:
-        ended = super().append(topic_id, partition, leader_epoch, records, timestamp_ms, told=told, producer=producer)
+        ended = super().append(
+            topic_id, partition, leader_epoch, records, timestamp_ms, callback=callback, producer=producer
+        )
         if ended is None:
             base = len(self.partitions[partition]) - len(records)
-            self.held.append(lambda code: told(code, -1 if code else base))
+            self.held.append(lambda code: callback(code, -1 if code else base))
         return ended
 
     @property
@@ -80,11 +82,11 @@ class HeldMarkers:
         self.written: list[tuple[Marker, tuple[TransactionPartition, ...]]] = []
 
     def write_then(
-        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold
+        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], callback: CodesCallback
     ) -> None:
         def written() -> None:
             self.written.append((marker, tuple(parts)))
-            told([ErrorCode.NONE] * len(parts))
+            callback([ErrorCode.NONE] * len(parts))
 
         if self.hold:
             self.held.append(written)
@@ -129,22 +131,22 @@ class World:
 
     async def end(self) -> list[ErrorCode]:
         """Its codes: of the end, as soon as it is told."""
-        told: list[ErrorCode] = []
+        callback: list[ErrorCode] = []
 
         def ended(code: ErrorCode, successor: TransactionProducer) -> None:
-            told.append(code)
+            callback.append(code)
             self.me = successor
 
         assert self.coordinator.end_and_bump_then(ID, self.me, ended, commit=True)
         await self.step()
-        return told
+        return callback
 
     async def add(self, patience_s: float = 60) -> list[ErrorCode]:
         """Its codes, as soon as they are told."""
-        told: list[ErrorCode] = []
-        self.coordinator.add_then(ID, self.me, [self.part], told.append, VERSION_2, patience_s=patience_s)
+        callback: list[ErrorCode] = []
+        self.coordinator.add_then(ID, self.me, [self.part], callback.append, VERSION_2, patience_s=patience_s)
         await self.step()
-        return told
+        return callback
 
     async def step(self) -> None:
         for _ in range(20):
@@ -166,11 +168,11 @@ async def ready() -> World:
 async def test_an_end_whose_markers_wait_for_nothing_is_one_step() -> None:
     """Decided, written and complete within the turn that asks for it: nobody sees it between."""
     world = await ready()
-    told: list[ErrorCode] = []
+    callback: list[ErrorCode] = []
     world.turn.begin()
-    assert world.coordinator.end_and_bump_then(ID, world.me, lambda code, _: told.append(code), commit=True)
+    assert world.coordinator.end_and_bump_then(ID, world.me, lambda code, _: callback.append(code), commit=True)
     world.turn.run()
-    assert told == [ErrorCode.NONE]
+    assert callback == [ErrorCode.NONE]
     assert world.log.states == [
         TransactionState.EMPTY,
         TransactionState.ONGOING,
@@ -187,15 +189,15 @@ async def test_the_next_transaction_does_not_wait_until_the_end_of_the_last_is_s
     assert await world.end() == [ErrorCode.NONE], "it is decided"
     world.log.hold = True
     world.markers.release()
-    told = await world.add()
+    callback = await world.add()
     assert world.log.states[-2:] == [TransactionState.COMPLETE_COMMIT, TransactionState.ONGOING], (
         "one behind the other in the log"
     )
-    assert told == [], "but what is not on disk is not told"
+    assert callback == [], "but what is not on disk is not told"
     assert world.coordinator.describe(ID).state is TransactionState.PREPARE_COMMIT, "nor shown"
     for ended in world.log.held:
         ended(0)
-    assert told == [ErrorCode.NONE]
+    assert callback == [ErrorCode.NONE]
     assert world.coordinator.describe(ID).state is TransactionState.ONGOING
     assert world.coordinator.statistics.commits == 1
     world.log.hold = False
@@ -209,10 +211,10 @@ async def test_the_order_in_which_writes_are_heard_of_does_not_matter() -> None:
     world.log.hold = True
     world.markers.release()
     await world.step()
-    told = await world.add()
+    callback = await world.add()
     end, begin = world.log.held
     begin(0)
-    assert told == [ErrorCode.NONE]
+    assert callback == [ErrorCode.NONE]
     end(0)
     assert world.coordinator.describe(ID).state is TransactionState.ONGOING
     assert world.coordinator.statistics.commits == 1
@@ -228,7 +230,7 @@ async def test_an_end_that_could_not_be_stored_is_not_stored_over_what_followed(
     world.log.hold = True
     world.markers.release()
     await world.step()
-    told = await world.add()
+    callback = await world.add()
     end, begin = world.log.held
     world.log.hold = False
     refused = ErrorCode.REQUEST_TIMED_OUT
@@ -236,10 +238,10 @@ async def test_an_end_that_could_not_be_stored_is_not_stored_over_what_followed(
     begin(refused if next_fails else 0)
     await until(lambda: world.coordinator.statistics.commits)
     if next_fails:
-        assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert callback == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
         assert world.coordinator.describe(ID).state is TransactionState.COMPLETE_COMMIT, "it was tried again"
     else:
-        assert told == [ErrorCode.NONE]
+        assert callback == [ErrorCode.NONE]
         assert world.log.states[-1] is TransactionState.ONGOING
         assert world.coordinator.describe(ID).state is TransactionState.ONGOING
     await world.coordinator.stop()
@@ -249,13 +251,13 @@ async def test_who_comes_before_the_markers_are_written_is_told_then() -> None:
     world = await ready()
     world.markers.hold = True
     await world.end()
-    told = await world.add()
+    callback = await world.add()
     others = await world.add()
     assert world.log.states[-1] is TransactionState.PREPARE_COMMIT
-    assert (told, others) == ([], [])
+    assert (callback, others) == ([], [])
     world.markers.release()
     await world.step()
-    assert (told, others) == ([ErrorCode.NONE], [ErrorCode.NONE])
+    assert (callback, others) == ([ErrorCode.NONE], [ErrorCode.NONE])
     assert world.log.states[-2:] == [TransactionState.COMPLETE_COMMIT, TransactionState.ONGOING], (
         "the second one is part of it already"
     )
@@ -267,12 +269,12 @@ async def test_patience_ends() -> None:
     world.markers.hold = True
     await world.end()
     assert await world.add(0) == [ErrorCode.CONCURRENT_TRANSACTIONS]
-    told = await world.add(0.01)
-    await until(lambda: told)
-    assert told == [ErrorCode.CONCURRENT_TRANSACTIONS]
+    callback = await world.add(0.01)
+    await until(lambda: callback)
+    assert callback == [ErrorCode.CONCURRENT_TRANSACTIONS]
     world.markers.release()
     await world.step()
-    assert len(told) == 1
+    assert len(callback) == 1
     await world.coordinator.stop()
 
 
@@ -280,10 +282,10 @@ async def test_who_waits_hears_that_the_coordinator_is_another() -> None:
     world = await ready()
     world.markers.hold = True
     await world.end()
-    told = await world.add()
+    callback = await world.add()
     world.topics.lead(TRANSACTIONS_TOPIC, 0, 2, 1)
     await world.step()
-    assert told == [ErrorCode.NOT_COORDINATOR]
+    assert callback == [ErrorCode.NOT_COORDINATOR]
     world.markers.release()
     await world.step()
     assert world.log.states[-1] is TransactionState.PREPARE_COMMIT, "what moved away is not completed here"

@@ -32,12 +32,12 @@ class Others:
         self.leadership.set_controller(DEAD)
 
     def on_change(self, tell: Any) -> None:
-        self.tell = tell
+        self.callback = tell
 
     def registers_again(self) -> None:
         before = self.brokers[DEAD]
         self.brokers = {**self.brokers, DEAD: BrokerImage(DEAD, before.epoch + 10, before.endpoints, None)}
-        self.tell()
+        self.callback()
 
     def endpoint(self, broker: BrokerImage) -> Endpoint:
         return broker.endpoints[0]

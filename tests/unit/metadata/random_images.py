@@ -51,7 +51,7 @@ class RandomDeltas:
         self._count = 0
         self.fields: dict[str, Callable[[ClusterImage], Any]] = {
             "topics": self._topics,
-            "states": lambda image: (),  # made of `topics` by as_told
+            "states": lambda image: (),  # made of `topics` by with_changed_states
             "removed": lambda image: self._some(image.topics.values()),
             "brokers": lambda image: tuple(self._broker(each) for each in self._some(range(5))),
             "fenced": lambda image: tuple(self._broker(each) for each in self._some(range(5, 9))),

@@ -16,7 +16,7 @@ from pybroker.broker.metadata.image import (
     PartitionImage,
     RequestOutcome,
     TopicImage,
-    as_told,
+    with_changed_states,
 )
 from pybroker.broker.metadata.ingest_records import COMMITTED, OPEN, IngestedPartition, IngestRecord
 from pybroker.broker.metadata.lineage import TopicEvent, TopicLineage
@@ -318,9 +318,9 @@ GOLDEN: dict[str, tuple[ImageDelta, list[str]]] = {
 }
 
 
-def told(before: ClusterImage, delta: ImageDelta) -> ImageDelta:
+def sent(before: ClusterImage, delta: ImageDelta) -> ImageDelta:
     """The delta for readers that know `before`, without topics of which nothing has changed."""
-    form = as_told(before, delta)
+    form = with_changed_states(before, delta)
     return by_name(msgspec.structs.replace(form, states=tuple(states for states in form.states if states.partitions)))
 
 
@@ -340,7 +340,7 @@ def test_deltas_and_images_survive_their_records(seed: int) -> None:
     maker, image = RandomDeltas(seed), EMPTY
     for _ in range(STEPS):
         delta = maker.delta(image)
-        expected = told(image, delta)
+        expected = sent(image, delta)
         found = read(image, to_records(image, delta))
         assert found == expected
         assert read(image, to_records(image, expected)) == expected
@@ -356,7 +356,7 @@ def test_each_field_of_a_delta_has_records(field: str) -> None:
     image = maker.image()
     made = "topics" if field == "states" else field
     for _ in range(100):
-        delta = told(image, ImageDelta(**{made: maker.fields[made](image)}))
+        delta = sent(image, ImageDelta(**{made: maker.fields[made](image)}))
         if getattr(delta, field) != getattr(ImageDelta(), field):
             frames = to_records(image, delta)
             assert frames
@@ -381,7 +381,7 @@ def test_bytes_stay_as_they_are(name: str) -> None:
     delta, golden = GOLDEN[name]
     frames = [bytes.fromhex(frame) for frame in golden]
     assert [frame.hex() for frame in to_records(BEFORE, delta)] == golden
-    assert read(BEFORE, frames) == told(BEFORE, delta)
+    assert read(BEFORE, frames) == sent(BEFORE, delta)
 
 
 def test_each_record_has_golden_bytes() -> None:

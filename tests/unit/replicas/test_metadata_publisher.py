@@ -42,7 +42,7 @@ from pybroker.broker.metadata.control_messages import (
     refusal,
 )
 from pybroker.broker.metadata.deletion_records import DELETING
-from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta, as_told
+from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta, with_changed_states
 from pybroker.broker.metadata.records.deltas import from_records, to_records
 from pybroker.broker.metadata.znodes import RunningNode
 from pybroker.broker.quorum.applied_offsets import AppliedOffsets
@@ -180,10 +180,10 @@ def test_each_broker_derives_the_controllers_messages(seed: int) -> None:
         sent = broadcast.changes(before, here, decision.delta, number)
         before_there = there
         # As it comes out of the log: other objects, and only the changed states of a topic.
-        told = from_records(before, to_records(before, decision.delta))
-        there = there.apply(told)
+        states_only = from_records(before, to_records(before, decision.delta))
+        there = there.apply(states_only)
         assert there == here
-        full = in_full(there, told)
+        full = in_full(there, states_only)
         for broker_id in here.brokers:
             derived = broadcast.changes(before_there, there, full, number, {broker_id})
             assert derived == {broker_id: sent[broker_id]}
@@ -372,9 +372,9 @@ def test_states_become_topics() -> None:
     changed = msgspec.structs.replace(
         topic, partitions=(topic.partitions[0], msgspec.structs.replace(topic.partitions[1], leader=-1))
     )
-    told = as_told(image, ImageDelta(topics=(changed,)))
-    assert told.topics == ()
-    assert in_full(image.apply(told), told) == ImageDelta(topics=(changed,))
+    states_only = with_changed_states(image, ImageDelta(topics=(changed,)))
+    assert states_only.topics == ()
+    assert in_full(image.apply(states_only), states_only) == ImageDelta(topics=(changed,))
 
 
 def leaders(order: ControlRequest) -> dict[str, list[int]]:

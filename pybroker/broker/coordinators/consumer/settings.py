@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pybroker.config.group_defs import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, in_force
+from pybroker.config.group_defs import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, effective_value
 
 
 class ConsumerSettings:
@@ -17,15 +17,15 @@ class ConsumerSettings:
 
     def session_timeout_ms(self, group_id: str) -> int:
         """consumer.session.timeout.ms of the group, else group.consumer.session.timeout.ms"""
-        return in_force(SESSION_TIMEOUT, self._own(group_id), self._config)
+        return effective_value(SESSION_TIMEOUT, self._own(group_id), self._config)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """consumer.heartbeat.interval.ms of the group, else group.consumer.heartbeat.interval.ms"""
-        return in_force(HEARTBEAT_INTERVAL, self._own(group_id), self._config)
+        return effective_value(HEARTBEAT_INTERVAL, self._own(group_id), self._config)
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """consumer.assignment.interval.ms of the group, else group.consumer.assignment.interval.ms"""
-        return in_force(ASSIGNMENT_INTERVAL, self._own(group_id), self._config)
+        return effective_value(ASSIGNMENT_INTERVAL, self._own(group_id), self._config)
 
     @property
     def rebalance_heartbeat_interval_ms(self) -> int:

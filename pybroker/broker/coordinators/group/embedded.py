@@ -57,8 +57,8 @@ def read_assignment(data: bytes, topics: Topics) -> tuple[frozenset[Partition], 
     """
     if not data:
         return frozenset(), False
-    _, given = _decode("ConsumerProtocolAssignment", data)
-    return _by_id(given.assigned_partitions, topics), bool(given.user_data)
+    _, decoded = _decode("ConsumerProtocolAssignment", data)
+    return _by_id(decoded.assigned_partitions, topics), bool(decoded.user_data)
 
 
 def _by_id(rows: Iterable[Any], topics: Topics) -> frozenset[Partition]:

@@ -349,8 +349,8 @@ class ClassicRebalances:
 
     def _store_assignment(self, group: ClassicGroup, assignments: Iterable[tuple[str, bytes]]) -> None:
         generation = group.generation
-        given = dict(assignments)
-        wanted = {member_id: given.get(member_id, b"") for member_id in group.members}
+        by_member = dict(assignments)
+        wanted = {member_id: by_member.get(member_id, b"") for member_id in group.members}
 
         def stored(error: ErrorCode) -> None:
             # If a member joined or left during the write, the next rebalance has answered the held SyncGroups.
@@ -514,8 +514,8 @@ class ClassicRebalances:
         self._timers.cancel(("sync", group.group_id))
 
 
-def _differs(given: str | None, current: str | None) -> bool:
-    return given is not None and current is not None and given != current
+def _differs(requested: str | None, current: str | None) -> bool:
+    return requested is not None and current is not None and requested != current
 
 
 def _assignment(group: ClassicGroup, member: ClassicMember) -> SyncResult:

@@ -25,13 +25,13 @@ class NativeAppends:
         self._native = native
         self._loop = loop
         self._waiting: dict[int, asyncio.Future[Completion]] = {}
-        self._told: dict[int, Callable[[int, int], None]] = {}
+        self._callbacks: dict[int, Callable[[int, int], None]] = {}
         self._watching: dict[int, Callable[[], None]] = {}
 
     @property
     def pending(self) -> int:
         """Number of appends that are not committed yet."""
-        return len(self._waiting) + len(self._told)
+        return len(self._waiting) + len(self._callbacks)
 
     def append(
         self,
@@ -41,7 +41,7 @@ class NativeAppends:
         records: Sequence[Record],
         timestamp_ms: int,
         *,
-        told: Callable[[int, int], None],
+        callback: Callable[[int, int], None],
         producer: tuple[int, int] | None = None,
     ) -> Ended | None:
         """Append records to a partition that this broker leads in this leader epoch.
@@ -53,12 +53,12 @@ class NativeAppends:
             self._native.append(
                 topic_id, partition, list(records), timestamp_ms, leader_epoch, producer, at_once=True
             ),
-            told,
+            callback,
         )
 
-    def _ended(self, outcome: Completion | int, told: Callable[[int, int], None]) -> Ended | None:
+    def _ended(self, outcome: Completion | int, callback: Callable[[int, int], None]) -> Ended | None:
         if isinstance(outcome, int):
-            self._told[outcome] = told
+            self._callbacks[outcome] = callback
             return None
         return outcome.error_code, outcome.base_offset
 
@@ -72,15 +72,15 @@ class NativeAppends:
 
     def append_marker(
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
-        committed: bool, raised: bool, told: Callable[[int, int], None],
+        committed: bool, raised: bool, callback: Callable[[int, int], None],
     ) -> Ended | None:
-        """End a transaction in a partition that this broker leads; `told` works as for `append`.
+        """End a transaction in a partition that this broker leads; `callback` works as for `append`.
 
         `marker`: (producer id, its epoch, coordinator epoch). `raised`: the transaction's records have a lower
         epoch. Raise NativeError.
         """
         return self._ended(
-            self._native.append_marker(topic_id, partition, marker, committed, timestamp_ms, raised), told
+            self._native.append_marker(topic_id, partition, marker, committed, timestamp_ms, raised), callback
         )
 
     def _wait(self, token: int) -> asyncio.Future[Completion]:
@@ -88,9 +88,9 @@ class NativeAppends:
         self._waiting[token] = future
         return future
 
-    def watched(self, watch: RecordsWatch, told: Callable[[], None]) -> None:
-        """Call `told` when records are added or the partition stops."""
-        self._watching[watch.token] = told
+    def watched(self, watch: RecordsWatch, callback: Callable[[], None]) -> None:
+        """Call `callback` when records are added or the partition stops."""
+        self._watching[watch.token] = callback
 
     def unwatched(self, watch: RecordsWatch) -> None:
         """Cancel the call for this watch."""
@@ -99,9 +99,9 @@ class NativeAppends:
 
     def complete(self, completion: Completion) -> None:
         """Handle one Completion from the native queue. Called by the dispatcher."""
-        told = self._told.pop(completion.token, None)
-        if told is not None:
-            told(completion.error_code, completion.base_offset)
+        callback = self._callbacks.pop(completion.token, None)
+        if callback is not None:
+            callback(completion.error_code, completion.base_offset)
             return
         grown = self._watching.pop(completion.token, None)
         if grown is not None:
@@ -117,8 +117,8 @@ class NativeAppends:
 
     def fail_all(self, code: int) -> None:
         """End all waits with an error, at shutdown."""
-        told, self._told = self._told, {}
-        for ended in told.values():
+        callback, self._callbacks = self._callbacks, {}
+        for ended in callback.values():
             ended(code, -1)
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():

@@ -108,10 +108,10 @@ class LocalAppends(Protocol):
         records: Sequence[Record],
         timestamp_ms: int,
         *,
-        told: Callable[[int, int], None],
+        callback: Callable[[int, int], None],
         producer: tuple[int, int] | None = None,
     ) -> Ended | None:
-        """Append records. Return the result if it is known at once; else return None and call `told` with it once,
+        """Append records. Return the result if it is known at once; else return None and call `callback` with it once,
         later.
 
         FENCED_LEADER_EPOCH: this broker no longer leads the partition in this epoch. `producer`: (id, epoch) of the

@@ -149,7 +149,7 @@ class ShardLog:
                 self.leader_epoch,
                 records,
                 self._clock.wall_ms(),
-                told=done,
+                callback=done,
                 producer=producer,
             )
         except (KafkaError, NativeError) as error:

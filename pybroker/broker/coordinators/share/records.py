@@ -183,8 +183,8 @@ class StoredShareGroup:
                     assigned=_partitions(current.assigned_partitions),
                 )
             group.members[member_id] = member
-            if (given := self._of_members[TARGET].get(member_id)) is not None:
-                group.target[member_id] = _partitions(given.topic_partitions)
+            if (assigned := self._of_members[TARGET].get(member_id)) is not None:
+                group.target[member_id] = _partitions(assigned.topic_partitions)
         return group
 
 

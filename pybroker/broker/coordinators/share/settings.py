@@ -17,8 +17,8 @@ from pybroker.config.group_defs import (
     SHARE_RECORD_LOCKS,
     SHARE_RENEW,
     SHARE_SESSION_TIMEOUT,
-    in_force,
-    text_in_force,
+    effective_text,
+    effective_value,
 )
 
 
@@ -31,47 +31,47 @@ class ShareSettings:
 
     def session_timeout_ms(self, group_id: str) -> int:
         """share.session.timeout.ms of the group, else group.share.session.timeout.ms"""
-        return in_force(SHARE_SESSION_TIMEOUT, self._own(group_id), self._config)
+        return effective_value(SHARE_SESSION_TIMEOUT, self._own(group_id), self._config)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """share.heartbeat.interval.ms of the group, else group.share.heartbeat.interval.ms"""
-        return in_force(SHARE_HEARTBEAT_INTERVAL, self._own(group_id), self._config)
+        return effective_value(SHARE_HEARTBEAT_INTERVAL, self._own(group_id), self._config)
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """share.assignment.interval.ms of the group, else group.share.assignment.interval.ms"""
-        return in_force(SHARE_ASSIGNMENT_INTERVAL, self._own(group_id), self._config)
+        return effective_value(SHARE_ASSIGNMENT_INTERVAL, self._own(group_id), self._config)
 
     def lock_duration_ms(self, group_id: str) -> int:
         """share.record.lock.duration.ms of the group, else group.share.record.lock.duration.ms"""
-        return in_force(SHARE_LOCK_DURATION, self._own(group_id), self._config)
+        return effective_value(SHARE_LOCK_DURATION, self._own(group_id), self._config)
 
     def auto_offset_reset(self, group_id: str) -> str:
         """share.auto.offset.reset"""
-        return text_in_force(SHARE_OFFSET_RESET, self._own(group_id))
+        return effective_text(SHARE_OFFSET_RESET, self._own(group_id))
 
     def read_committed(self, group_id: str) -> bool:
         """Return whether share.isolation.level is read_committed."""
-        return text_in_force(SHARE_ISOLATION_LEVEL, self._own(group_id)) == "read_committed"
+        return effective_text(SHARE_ISOLATION_LEVEL, self._own(group_id)) == "read_committed"
 
     def deliveries_max(self, group_id: str) -> int:
         """share.delivery.count.limit of the group, else group.share.delivery.count.limit"""
-        return in_force(SHARE_DELIVERY_COUNT, self._own(group_id), self._config)
+        return effective_value(SHARE_DELIVERY_COUNT, self._own(group_id), self._config)
 
     def in_flight_max(self, group_id: str) -> int:
         """share.partition.max.record.locks of the group, else group.share.partition.max.record.locks"""
-        return in_force(SHARE_RECORD_LOCKS, self._own(group_id), self._config)
+        return effective_value(SHARE_RECORD_LOCKS, self._own(group_id), self._config)
 
     def renews(self, group_id: str) -> bool:
         """share.renew.acknowledge.enable"""
-        return text_in_force(SHARE_RENEW, self._own(group_id)) == "true"
+        return effective_text(SHARE_RENEW, self._own(group_id)) == "true"
 
     def dead_letter_queue(self, group_id: str) -> str:
         """errors.deadletterqueue.topic.name; empty: the group has no queue."""
-        return text_in_force(DEAD_LETTER_QUEUE, self._own(group_id))
+        return effective_text(DEAD_LETTER_QUEUE, self._own(group_id))
 
     def copies_dead_letters(self, group_id: str) -> bool:
         """errors.deadletterqueue.copy.record.enable"""
-        return text_in_force(COPY_DEAD_LETTERS, self._own(group_id)) == "true"
+        return effective_text(COPY_DEAD_LETTERS, self._own(group_id)) == "true"
 
     @property
     def dead_letter_prefix(self) -> str:

@@ -147,8 +147,8 @@ class SharePartitions:
         deadline = loop.time() + max(limits.max_wait_ms, 0) / 1000
         while True:
             left = deadline - loop.time()
-            given, waited_for = self._try(session, limits, may_read, answers, last=left <= 0)
-            if given or left <= 0 or not self.sessions.holds(session):
+            acquired, waited_for = self._try(session, limits, may_read, answers, last=left <= 0)
+            if acquired or left <= 0 or not self.sessions.holds(session):
                 return
             await self._wait(waited_for, left)
 

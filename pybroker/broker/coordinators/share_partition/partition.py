@@ -383,12 +383,12 @@ def rows(spans: Sequence[Span], batch_size: int) -> list[tuple[int, int, int]]:
 
     A row has at most `batch_size` records, unless a single span is longer.
     """
-    told: list[tuple[int, int, int]] = []
+    merged: list[tuple[int, int, int]] = []
     for span in spans:
-        if told:
-            first, last, count = told[-1]
+        if merged:
+            first, last, count = merged[-1]
             if last + 1 == span.first and count == span.count and span.last - first + 1 <= batch_size:
-                told[-1] = first, span.last, count
+                merged[-1] = first, span.last, count
                 continue
-        told.append((span.first, span.last, span.count))
-    return told
+        merged.append((span.first, span.last, span.count))
+    return merged

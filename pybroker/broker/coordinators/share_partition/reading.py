@@ -37,13 +37,13 @@ class Reading:
         dependencies: ReaderContext,
         key: Key,
         committed: bool,
-        read: Callable[[], None],
+        on_read: Callable[[], None],
         run: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._dependencies = dependencies
         self._partition = key.topic_id, key.partition
         self._committed = committed
-        self._told = read
+        self._on_read = on_read
         self._run = run
         self._under_way = False
         self._ahead: tuple[int, FetchedBatches | NativeError] | None = None
@@ -79,4 +79,4 @@ class Reading:
             self._ahead = offset, problem
         finally:
             self._under_way = False
-        self._told()
+        self._on_read()

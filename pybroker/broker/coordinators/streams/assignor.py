@@ -65,7 +65,7 @@ class _Quota:
     def _share(self) -> int:
         return -(-self._tasks // self._members) if self._members else 0
 
-    def given(self, count: int) -> None:
+    def add(self, count: int) -> None:
         """Note that a member has `count` tasks."""
         if count == self.each and self._members:
             self._members -= 1
@@ -108,8 +108,8 @@ class _Assignment:
         process.tasks.add(task)
         where[member].add(task)
         if where is self._active:
-            self._active_quota.given(process.members[member])
-        self._quota.given(process.members[member])
+            self._active_quota.add(process.members[member])
+        self._quota.add(process.members[member])
 
     def _has(self, member: str) -> int:
         return self._process_of[member].members[member]

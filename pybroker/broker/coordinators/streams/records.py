@@ -240,9 +240,9 @@ class StoredStreamsGroup:
         if (topology := self._alone.get(TOPOLOGY)) is not None:
             group.topology = read_topology(topology)
         for member_id, metadata in self._of_members[MEMBER].items():
-            if (given := self._of_members[TARGET].get(member_id)) is not None:
+            if (assigned := self._of_members[TARGET].get(member_id)) is not None:
                 group.target[member_id] = Tasks(
-                    _tasks(given.active_tasks), _tasks(given.standby_tasks), _tasks(given.warmup_tasks)
+                    _tasks(assigned.active_tasks), _tasks(assigned.standby_tasks), _tasks(assigned.warmup_tasks)
                 )
             group.members[member_id] = _read_member(member_id, metadata, self._of_members[CURRENT].get(member_id))
         for member in list(group.members.values()):

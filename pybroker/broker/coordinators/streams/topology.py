@@ -272,8 +272,8 @@ def _alike(group: frozenset[str], specified: Mapping[str, int], count: Callable[
 def _same(names: list[str], count: Callable[[str], int]) -> int:
     counts = {name: count(name) for name in names}
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{name}={number}" for name, number in counts.items())
-        raise PartitionCountError(f"Following topics do not have the same number of partitions: [{{{told}}}]")
+        text = ", ".join(f"{name}={number}" for name, number in counts.items())
+        raise PartitionCountError(f"Following topics do not have the same number of partitions: [{{{text}}}]")
     return counts[names[0]]
 
 

@@ -47,7 +47,7 @@ IDS_A_TURN = 1_000
 """Transactional ids checked in one step of the event loop; a longer step would delay heartbeats."""
 
 
-Told = Callable[[ErrorCode], None]
+CodeCallback = Callable[[ErrorCode], None]
 """Called once, with NONE or the error code for the client."""
 
 Check = Callable[[TransactionShard, TransactionEntry], None]
@@ -137,7 +137,7 @@ class TransactionCoordinator:
     # --- requests of producers ----------------------------------------------------------------------------------------
 
     async def initialize(
-        self, transactional_id: str, timeout_ms: int, given: TransactionProducer | None
+        self, transactional_id: str, timeout_ms: int, claimed: TransactionProducer | None
     ) -> TransactionProducer:
         """Handle an InitProducerId: return the client's new producer id and epoch. Raise KafkaError.
 
@@ -149,7 +149,7 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         entry = shard.entry(transactional_id)
         new_id = None
-        if entry is None or decisions.needs_new_id(entry.current, given):
+        if entry is None or decisions.needs_new_id(entry.current, claimed):
             new_id = await self._producer_ids.next_id()
             # Look up the shard again: it may have changed during the await.
             shard = self._shard(transactional_id)
@@ -161,12 +161,12 @@ class TransactionCoordinator:
         current = self._base(entry)
         now_ms = self._clock.wall_ms()
         if current.state is TransactionState.ONGOING:
-            decisions.check_given(current, given)
+            decisions.check_claimed(current, claimed)
             await self._store(shard, entry, decisions.fence(current, now_ms))
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if new_id is None and decisions.needs_new_id(current, given):
+        if new_id is None and decisions.needs_new_id(current, claimed):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        change = decisions.initialize(current, given, timeout_ms, now_ms, new_id=new_id)
+        change = decisions.initialize(current, claimed, timeout_ms, now_ms, new_id=new_id)
         await self._store(shard, entry, change)
         return TransactionProducer(change.producer_id, change.producer_epoch)
 
@@ -180,20 +180,22 @@ class TransactionCoordinator:
         patience_s: float = 0,
     ) -> None:
         """Call `add_then` and wait for its result. Raise KafkaError."""
-        await _heard(lambda told: self.add_then(transactional_id, who, parts, told, version, patience_s=patience_s))
+        await _heard(
+            lambda callback: self.add_then(transactional_id, who, parts, callback, version, patience_s=patience_s)
+        )
 
     def add_then(
         self,
         transactional_id: str,
         who: TransactionProducer,
         parts: Sequence[TransactionPartition],
-        told: Told,
+        callback: CodeCallback,
         version: int = VERSION_1,
         *,
         patience_s: float = 0,
     ) -> None:
-        """Handle an AddPartitionsToTxn or AddOffsetsToTxn. Call `told` once with NONE when the change is stored; the
-        call may come before this method returns.
+        """Handle an AddPartitionsToTxn or AddOffsetsToTxn. Call `callback` once with NONE when the change is stored;
+        the call may come before this method returns.
 
         `patience_s`: how long to wait for a pending write, or for the end of the id's previous transaction.
         """
@@ -210,12 +212,12 @@ class TransactionCoordinator:
                 if entry is not None and error.code == ErrorCode.CONCURRENT_TRANSACTIONS and left_s > 0:
                     self._look_again(entry, attempt, left_s)
                 else:
-                    told(ErrorCode(error.code))
+                    callback(ErrorCode(error.code))
                 return
             if change is base:
-                told(ErrorCode.NONE)
+                callback(ErrorCode.NONE)
             else:
-                shard.store(entry, change, told)
+                shard.store(entry, change, callback)
 
         attempt()
 
@@ -240,38 +242,40 @@ class TransactionCoordinator:
         _, entry = self._known(transactional_id)
         return decisions.holds(entry.current, who, parts)
 
-    def end_then(self, transactional_id: str, who: TransactionProducer, told: Told, *, commit: bool) -> None:
-        """Handle an EndTxn of version 1. Call `told` once with NONE when the decision is stored; the call may come
+    def end_then(
+        self, transactional_id: str, who: TransactionProducer, callback: CodeCallback, *, commit: bool
+    ) -> None:
+        """Handle an EndTxn of version 1. Call `callback` once with NONE when the decision is stored; the call may come
         before this method returns.
 
-        If the method raises KafkaError, it does not call `told`.
+        If the method raises KafkaError, it does not call `callback`.
         """
         shard, entry = self._known(transactional_id)
         base = self._base(entry)
         change = decisions.end(base, who, commit, self._clock.wall_ms())
         if change is base:
-            told(ErrorCode.NONE)
+            callback(ErrorCode.NONE)
         else:
-            shard.store(entry, change, told)
+            shard.store(entry, change, callback)
 
     def end_and_bump_then(
         self,
         transactional_id: str,
         who: TransactionProducer,
-        told: Callable[[ErrorCode, TransactionProducer], None],
+        callback: Callable[[ErrorCode, TransactionProducer], None],
         *,
         commit: bool,
     ) -> bool:
         """Handle an EndTxn of version 2, whose result includes the client's new producer id and epoch.
 
-        Return False without calling `told` if a new producer id has to be allocated first (by `end_and_bump`). Raise
-        KafkaError.
+        Return False without calling `callback` if a new producer id has to be allocated first (by `end_and_bump`).
+        Raise KafkaError.
         """
         shard, entry = self._known(transactional_id)
         base = self._base(entry)
         if base.is_exhausted and base.producer_epoch == who.epoch:
             return False
-        self._end_and_bump(shard, entry, who, told, commit=commit, new_id=None)
+        self._end_and_bump(shard, entry, who, callback, commit=commit, new_id=None)
         return True
 
     async def end_and_bump(
@@ -286,11 +290,11 @@ class TransactionCoordinator:
         new_id = fresh_id if base.is_exhausted and base.producer_epoch == who.epoch else None
         successor: TransactionProducer | None = None
 
-        def start(told: Told) -> None:
+        def start(callback: CodeCallback) -> None:
             def ended(code: ErrorCode, who_then: TransactionProducer) -> None:
                 nonlocal successor
                 successor = who_then
-                told(code)
+                callback(code)
 
             self._end_and_bump(shard, entry, who, ended, commit=commit, new_id=new_id)
 
@@ -303,7 +307,7 @@ class TransactionCoordinator:
         shard: TransactionShard,
         entry: TransactionEntry,
         who: TransactionProducer,
-        told: Callable[[ErrorCode, TransactionProducer], None],
+        callback: Callable[[ErrorCode, TransactionProducer], None],
         *,
         commit: bool,
         new_id: int | None,
@@ -312,9 +316,9 @@ class TransactionCoordinator:
         change = decisions.end_and_bump(base, who, commit, self._clock.wall_ms(), new_id=new_id)
         successor = change.successor
         if change is base:
-            told(ErrorCode.NONE, successor)
+            callback(ErrorCode.NONE, successor)
         else:
-            shard.store(entry, change, lambda code: told(code, successor))
+            shard.store(entry, change, lambda code: callback(code, successor))
 
     def _base(self, entry: TransactionEntry) -> CoordinatedTransaction:
         """Return the state on which the next change is based. Raise KafkaError CONCURRENT_TRANSACTIONS while a write is
@@ -325,7 +329,7 @@ class TransactionCoordinator:
         return base
 
     async def _store(self, shard: TransactionShard, entry: TransactionEntry, change: CoordinatedTransaction) -> None:
-        await _heard(lambda told: shard.store(entry, change, told))
+        await _heard(lambda callback: shard.store(entry, change, callback))
 
     # --- administration -----------------------------------------------------------------------------------------------
 
@@ -414,7 +418,7 @@ class TransactionCoordinator:
             shard.forget(entry, lambda _: None)
 
 
-async def _heard(start: Callable[[Told], None]) -> None:
+async def _heard(start: Callable[[CodeCallback], None]) -> None:
     """Call `start`, and return when it reports NONE. Raise KafkaError for any other code."""
     heard: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     start(lambda code: None if heard.done() else heard.set_result(code))

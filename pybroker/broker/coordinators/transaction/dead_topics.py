@@ -177,7 +177,7 @@ class OwedMarkers:
             done = [write for write in left if await self._is_committed(write)]
             if done:
                 left = [write for write in left if write not in done]
-                await self._tell(topic_id, [write.part.partition for write in done])
+                await self._notify(topic_id, [write.part.partition for write in done])
             if left:
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, RETRY_S_MAX)
@@ -203,7 +203,7 @@ class OwedMarkers:
         offsets = self._partitions.offsets(write.part.topic_id, write.part.partition)
         return offsets is not None and offsets.high_watermark >= write.until
 
-    async def _tell(self, topic_id: Uuid, indexes: Sequence[int]) -> None:
+    async def _notify(self, topic_id: Uuid, indexes: Sequence[int]) -> None:
         def retrying(error: KafkaError) -> None:
             log.info("retrying notification that the transactions of a topic have ended id=%s: %s", topic_id, error)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pybroker.broker.coordinators.shards.interfaces import BrokerConnections
-from pybroker.broker.coordinators.transaction.interfaces import CodesTold, Marker
+from pybroker.broker.coordinators.transaction.interfaces import CodesCallback, Marker
 from pybroker.broker.coordinators.transaction.markers import LocalMarkers
 from pybroker.broker.coordinators.transaction.transaction import TransactionPartition, TransactionProducer
 from pybroker.errors import KafkaError
@@ -36,15 +36,15 @@ class Everywhere:
         self._asking: set[asyncio.Task[None]] = set()
 
     def write_then(
-        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold
+        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], callback: CodesCallback
     ) -> None:
         """See `ports.MarkerWriter.write_then`."""
         if broker_id == self._broker_id:
-            self._local.begin_then(marker, parts, told)
+            self._local.begin_then(marker, parts, callback)
             return
 
         async def ask() -> None:
-            told(await self._write(broker_id, marker, parts))
+            callback(await self._write(broker_id, marker, parts))
 
         task = asyncio.get_running_loop().create_task(ask())
         self._asking.add(task)

@@ -152,9 +152,10 @@ class Finishing:
         self,
         marker: Marker,
         by_leader: dict[int, list[TransactionPartition]],
-        told: Callable[[set[TransactionPartition] | None], None],
+        callback: Callable[[set[TransactionPartition] | None], None],
     ) -> None:
-        """Call `told` with the partitions that have their marker, or with None if another coordinator has taken over.
+        """Call `callback` with the partitions that have their marker, or with None if another coordinator has taken
+        over.
         """
         over: set[TransactionPartition] = set()
         is_fenced = False
@@ -166,10 +167,10 @@ class Finishing:
             is_fenced = is_fenced or ErrorCode.TRANSACTION_COORDINATOR_FENCED in codes
             over.update(part for part, code in zip(parts, codes, strict=True) if code in OVER)
             if not left:
-                told(None if is_fenced else over)
+                callback(None if is_fenced else over)
 
         if not by_leader:
-            told(over)
+            callback(over)
         for leader, parts in by_leader.items():
             self._writer.write_then(leader, marker, parts, partial(ended, parts))
 
@@ -207,9 +208,7 @@ class Finishing:
                 stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
                 # The write continues even if the task is cancelled because the shard moves to another broker.
                 shard.store(
-                    entry,
-                    change,
-                    lambda code, stored=stored: None if stored.done() else stored.set_result(code),  # type: ignore[misc]
+                    entry, change, lambda code, stored=stored: None if stored.done() else stored.set_result(code),  # type: ignore[misc]
                 )
                 code = await stored
                 if code is ErrorCode.NONE:

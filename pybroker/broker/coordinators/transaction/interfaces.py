@@ -26,7 +26,7 @@ class Marker(msgspec.Struct, frozen=True):
     """Version of the transaction protocol (`transaction.version`)."""
 
 
-CodesTold = Callable[[list[ErrorCode]], None]
+CodesCallback = Callable[[list[ErrorCode]], None]
 """Called once, with an error code for each partition."""
 
 
@@ -34,9 +34,10 @@ class MarkerWriter(Protocol):
     """Writes markers to partitions."""
 
     def write_then(
-        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold
+        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], callback: CodesCallback
     ) -> None:
-        """Write markers to partitions of which that broker should be the leader. Call `told` once with a code for each.
+        """Write markers to partitions of which that broker should be the leader. Call `callback` once with a code for
+        each.
 
         NONE: the marker is committed. The call may come before this method returns.
         """

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.shards.interfaces import Ended
-from pybroker.broker.coordinators.transaction.interfaces import CodesTold, Marker
+from pybroker.broker.coordinators.transaction.interfaces import CodesCallback, Marker
 from pybroker.broker.coordinators.transaction.transaction import VERSION_2, TransactionPartition
 from pybroker.errors import KafkaError
 from pybroker.native import NativeError, Uuid
@@ -28,9 +28,9 @@ class MarkerAppends(Protocol):
         *,
         committed: bool,
         raised: bool,
-        told: Callable[[int, int], None],
+        callback: Callable[[int, int], None],
     ) -> Ended | None:
-        """Append a marker. Return the result if it is known at once; else return None and call `told` with it once,
+        """Append a marker. Return the result if it is known at once; else return None and call `callback` with it once,
         later.
 
         `raised`: the marker's producer epoch is above that of the transaction's records.
@@ -68,9 +68,9 @@ class LocalMarkers:
         self.begin_then(marker, parts, lambda codes: None if future.done() else future.set_result(codes))
         return future
 
-    def begin_then(self, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold) -> None:
-        """Like `begin`, but with a callback. `told` is called once, before this method returns if no partition has to
-        wait."""
+    def begin_then(self, marker: Marker, parts: Sequence[TransactionPartition], callback: CodesCallback) -> None:
+        """Like `begin`, but with a callback. `callback` is called once, before this method returns if no partition has
+        to wait."""
         codes = [ErrorCode.NONE] * len(parts)
         left = len(parts)
 
@@ -84,16 +84,16 @@ class LocalMarkers:
             codes[index] = ErrorCode(code)
             left -= 1
             if not left:
-                told(codes)
+                callback(codes)
 
         if not parts:
-            told([])
+            callback([])
         for index, part in enumerate(parts):
             at_once = self._start(marker, part, partial(ended, index))
             if at_once is not None:
                 ended(index, *at_once)
 
-    def _start(self, marker: Marker, part: TransactionPartition, told: Callable[[int, int], None]) -> Ended | None:
+    def _start(self, marker: Marker, part: TransactionPartition, callback: Callable[[int, int], None]) -> Ended | None:
         self._offsets.transaction_ending(part.topic_id, part.partition, marker.producer_id)
         try:
             return self._appends.append_marker(
@@ -103,7 +103,7 @@ class LocalMarkers:
                 self._clock.wall_ms(),
                 committed=marker.committed,
                 raised=marker.version >= VERSION_2,
-                told=told,
+                callback=callback,
             )
         except (KafkaError, NativeError) as error:
             return error.code, -1
@@ -117,10 +117,10 @@ class OnlyHere:
         self._local = local
 
     def write_then(
-        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], told: CodesTold
+        self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], callback: CodesCallback
     ) -> None:
         """See `ports.MarkerWriter.write_then`."""
         if broker_id == self._broker_id:
-            self._local.begin_then(marker, parts, told)
+            self._local.begin_then(marker, parts, callback)
         else:
-            told([ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(parts))
+            callback([ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(parts))

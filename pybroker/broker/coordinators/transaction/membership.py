@@ -194,8 +194,8 @@ class TransactionMembership:
 
 
 def _answer(question: TransactionQuestion, codes: list[ErrorCode]) -> None:
-    told = _as_known(codes, abortable=question.abortable)
-    question.answer([_for_produce(code, knows_ending=question.adds) for code in told])
+    known_codes = _as_known(codes, abortable=question.abortable)
+    question.answer([_for_produce(code, knows_ending=question.adds) for code in known_codes])
 
 
 def _as_known(codes: list[ErrorCode], *, abortable: bool) -> list[ErrorCode]:

@@ -143,14 +143,14 @@ class CoordinatedTransaction(msgspec.Struct, frozen=True):
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
-def needs_new_id(now: CoordinatedTransaction, given: TransactionProducer | None) -> bool:
+def needs_new_id(now: CoordinatedTransaction, claimed: TransactionProducer | None) -> bool:
     """Return whether an InitProducerId without an open transaction needs a new producer id."""
-    return now.is_exhausted and (given is None or given.epoch == now.producer_epoch)
+    return now.is_exhausted and (claimed is None or claimed.epoch == now.producer_epoch)
 
 
 def initialize(
     now: CoordinatedTransaction,
-    given: TransactionProducer | None,
+    claimed: TransactionProducer | None,
     timeout_ms: int,
     now_ms: int,
     *,
@@ -158,10 +158,10 @@ def initialize(
 ) -> CoordinatedTransaction:
     """Handle an InitProducerId without an open transaction: return the state with the next epoch, or with `new_id`.
 
-    `given`: the client's current producer id and epoch (KIP-360); a retry gets the same result. Raise KafkaError
+    `claimed`: the client's current producer id and epoch (KIP-360); a retry gets the same result. Raise KafkaError
     PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
     """
-    check_given(now, given)
+    check_claimed(now, claimed)
     if now.state not in AT_REST:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     epoch = now.producer_epoch
@@ -173,30 +173,30 @@ def initialize(
         start_ms=-1,
         next_producer_id=NO_PRODUCER_ID,
     )
-    if needs_new_id(now, given):
+    if needs_new_id(now, claimed):
         assert new_id is not None
         return replace(
             base,
             producer_id=new_id,
             producer_epoch=0,
             previous_producer_id=now.producer_id,
-            last_epoch=NO_EPOCH if given is None else epoch,
+            last_epoch=NO_EPOCH if claimed is None else epoch,
         )
-    if given is None or epoch == NO_EPOCH:
+    if claimed is None or epoch == NO_EPOCH:
         return replace(base, producer_epoch=epoch + 1, last_epoch=NO_EPOCH)
-    if given.producer_id == now.producer_id and given.epoch == epoch:
+    if claimed.producer_id == now.producer_id and claimed.epoch == epoch:
         return replace(base, producer_epoch=epoch + 1, last_epoch=epoch)
-    if given.epoch == now.last_epoch:
+    if claimed.epoch == now.last_epoch:
         return replace(base, producer_epoch=epoch, last_epoch=now.last_epoch)
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
-def check_given(now: CoordinatedTransaction, given: TransactionProducer | None) -> None:
+def check_claimed(now: CoordinatedTransaction, claimed: TransactionProducer | None) -> None:
     """Check the producer id and epoch in an InitProducerId. Raise KafkaError PRODUCER_FENCED."""
-    if given is None or now.producer_epoch == NO_EPOCH or (now.state in ENDING and given == now.successor):
+    if claimed is None or now.producer_epoch == NO_EPOCH or (now.state in ENDING and claimed == now.successor):
         return
-    rotated = given.producer_id == now.previous_producer_id and given.epoch >= EPOCH_LAST
-    known = given.producer_id == now.producer_id and given.epoch in (now.producer_epoch, now.last_epoch)
+    rotated = claimed.producer_id == now.previous_producer_id and claimed.epoch >= EPOCH_LAST
+    known = claimed.producer_id == now.producer_id and claimed.epoch in (now.producer_epoch, now.last_epoch)
     if not (known or rotated):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
 

@@ -87,7 +87,7 @@ def start_command(
         loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     except ImportError:  # not among the dependencies on Windows
         loop = asyncio.new_event_loop()
-    loop.set_exception_handler(_told)
+    loop.set_exception_handler(_handle_loop_exception)
     asyncio.set_event_loop(loop)
     try:
         return loop.run_until_complete(Foreground(loop, config, ready_fd, parent_fd).run())
@@ -95,7 +95,7 @@ def start_command(
         loop.close()
 
 
-def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Ignore uvloop's error after a failed TLS handshake: uvloop sends the TLS alert after it has closed the
     connection. The code that opened the connection gets and logs the real error.
     """

@@ -1,8 +1,9 @@
 """Deltas as records of the metadata log.
 
 As in Kafka, the records of a delta express the differences from the image before it, and readers need that image. They
-get the delta in the form of `image.as_told`: new values, and only the changed partition states of a topic if nothing
-else in it has changed. The records of one delta are applied together; their order matters only within a resource.
+get the delta in the form of `image.with_changed_states`: new values, and only the changed partition states of a topic
+if nothing else in it has changed. The records of one delta are applied together; their order matters only within a
+resource.
 """
 
 from __future__ import annotations

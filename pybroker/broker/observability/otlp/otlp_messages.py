@@ -28,9 +28,9 @@ STAGES = ("queue", "local", "remote", "response queue", "response send")
 """Parts of a request's time, in order, as in `kafka_network_requestmetrics_…`."""
 
 
-def attributes(given: Mapping[str, object]) -> list[KeyValue]:
+def attributes(values: Mapping[str, object]) -> list[KeyValue]:
     """Convert texts and integers to attributes."""
-    return [KeyValue(key=key, value=_value(value)) for key, value in given.items()]
+    return [KeyValue(key=key, value=_value(value)) for key, value in values.items()]
 
 
 def _value(value: object) -> AnyValue:

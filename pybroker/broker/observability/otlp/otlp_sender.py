@@ -41,7 +41,7 @@ class OtlpSender:
         )
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, requests.adapters.HTTPAdapter(max_retries=again))
-        self._told: float | None = None
+        self._logged_at: float | None = None
         self.sent = 0
         self.lost = 0
 
@@ -59,8 +59,8 @@ class OtlpSender:
             return
         self.lost += 1
         now = time.monotonic()
-        if self._told is None or now - self._told >= TELL_S:
-            self._told = now
+        if self._logged_at is None or now - self._logged_at >= TELL_S:
+            self._logged_at = now
             log.warning(
                 "cannot export metrics otlp.endpoint=%s error=%s lost_messages=%d", self._endpoint, problem, self.lost
             )

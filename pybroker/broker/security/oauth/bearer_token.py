@@ -73,8 +73,8 @@ def check(token: str, keys: KeySet, settings: OAuthSettings, now_ms: int) -> Bea
     try:
         found = jws.deserialize_compact(token, key, registry=_REGISTRY)
     except (JoseError, ValueError, TypeError, RecursionError) as problem:
-        told = "bad signature" if isinstance(problem, BadSignatureError) else _shown(str(problem))
-        raise TokenError(f"{told}, by key {_shown(kid)}") from None
+        reason = "bad signature" if isinstance(problem, BadSignatureError) else _shown(str(problem))
+        raise TokenError(f"{reason}, by key {_shown(kid)}") from None
     # Read the signed payload, not the unverified text.
     return _bearer(_object(found.segments["payload"].decode(), "claims"), settings, now_ms)
 
@@ -94,8 +94,8 @@ def _key(keys: KeySet, kid: str | None, algorithm: str) -> Key:
     """Return the key for the token's signature. Raise TokenError if there is none."""
     named = keys.named(kid)
     if not named:
-        told = "the provider's keys are not loaded yet" if not len(keys) else f"the provider has no key {_shown(kid)}"
-        raise UnknownKeyError(told)
+        reason = "the provider's keys are not loaded yet" if not len(keys) else f"the provider has no key {_shown(kid)}"
+        raise UnknownKeyError(reason)
     fitting = [key for key in named if key.key_type == ALGORITHMS[algorithm] and key.alg in (None, algorithm)]
     if not fitting:
         raise TokenError(f"key {_shown(kid)} is not for alg={algorithm}")
@@ -117,8 +117,8 @@ def _bearer(claims: Mapping[str, Any], settings: OAuthSettings, now_ms: int) -> 
         raise TokenError(f"expired: exp={_shown(claims['exp'])}, now={now_ms // 1000}") from None
     except (JoseError, ValueError, TypeError, OverflowError) as problem:
         names = [name for name in ("iss", "aud") if name in claims]
-        told = ", ".join(f"{name}={_shown(claims[name])}" for name in names)
-        raise TokenError(f"its claims are not as expected: {_shown(str(problem))} ({told})") from None
+        reason = ", ".join(f"{name}={_shown(claims[name])}" for name in names)
+        raise TokenError(f"its claims are not as expected: {_shown(str(problem))} ({reason})") from None
     scope = claims.get(settings.scope_claim, "")
     if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(word, str) for word in scope)):
         raise TokenError(f"claim {settings.scope_claim} is neither a string nor a list of strings")

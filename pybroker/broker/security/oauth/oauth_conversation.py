@@ -39,10 +39,10 @@ class OAuthConversation:
         if self._refused:
             acknowledged = token == _ACKNOWLEDGED
             text = _INVALID.decode() if acknowledged else "expected %x01 after a refusal"
-            raise SaslFailedError(text, text, told=acknowledged)
-        given, authorization_id = _read(token)
+            raise SaslFailedError(text, text, reported=acknowledged)
+        token_text, authorization_id = _read(token)
         try:
-            bearer = self._check(given)
+            bearer = self._check(token_text)
         except UnknownKeyError as problem:
             newer = None if self._waited else self._keys.newer()
             if newer is None:

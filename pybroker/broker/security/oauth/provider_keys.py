@@ -114,8 +114,8 @@ class ProviderKeys:
         if self._failures or len(found) != len(self.keys):
             log.info("loaded token keys: %s count=%d", self._place, len(found))
         if found.left_out != self.keys.left_out:
-            for told in found.left_out[:10]:
-                log.warning("skipped a token key: %s: key %s", self._place, told)
+            for left_out in found.left_out[:10]:
+                log.warning("skipped a token key: %s: key %s", self._place, left_out)
         self._failures = 0
         self.keys = found
 

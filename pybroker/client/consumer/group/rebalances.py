@@ -189,7 +189,7 @@ class Rebalances:
         """Run the listener, then drop the partitions."""
         try:
             if partitions:
-                await self.tell(self.listener.on_partitions_revoked(partitions))
+                await self.await_listener(self.listener.on_partitions_revoked(partitions))
         except Exception:  # This does not include a cancelled poll: the next poll then calls the listener again.
             self._drop(partitions)
             raise
@@ -201,16 +201,16 @@ class Rebalances:
     async def lose(self, partitions: frozenset[TopicPartition]) -> None:
         """Drop partitions that other members already own, then run the listener."""
         self._drop(partitions)
-        await self.tell(self.listener.on_partitions_lost(partitions))
+        await self.await_listener(self.listener.on_partitions_lost(partitions))
 
     async def get(self, partitions: frozenset[TopicPartition], added: frozenset[TopicPartition]) -> None:
         """Take over these partitions; `added` are the new ones among them."""
         self._positions.assign(sorted(partitions))
         self._committed_at = asyncio.get_running_loop().time()
-        await self.tell(self.listener.on_partitions_assigned(added))
+        await self.await_listener(self.listener.on_partitions_assigned(added))
         self._wake()
 
-    async def tell(self, result: Any) -> None:
+    async def await_listener(self, result: Any) -> None:
         """Await the result of a listener that is `async def`."""
         if asyncio.iscoroutine(result):
             self.in_listener = True
