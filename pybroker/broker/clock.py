@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from pybroker import wall_clock
+
 
 class Clock(Protocol):
     """The source of time for every part of the control plane."""
@@ -26,7 +28,7 @@ class SystemClock:
     """The machine's clocks."""
 
     def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return wall_clock.wall_ms()
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000

@@ -4,8 +4,9 @@ machine, like in Apache Kafka's tools: a command line means the same wherever it
 from __future__ import annotations
 
 import re
-import time
 from datetime import UTC, datetime, timedelta
+
+from pybroker.wall_clock import wall_ms
 
 MS_MAX = 2**63 - 1
 """Limit of the field in a request."""
@@ -85,4 +86,4 @@ def parsed_span(text: str) -> int | None:
 
 def _before(span_ms: int) -> int:
     """Return the time that long ago, 1970 at the earliest."""
-    return max(0, time.time_ns() // 1_000_000 - span_ms)
+    return max(0, wall_ms() - span_ms)

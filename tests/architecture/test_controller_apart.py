@@ -30,7 +30,8 @@ def test_the_inside_of_the_controller_is_its_own() -> None:
 
 def test_the_controller_knows_nobody_who_asks_it() -> None:
     """It reaches brokers by its channels only, its own too."""
-    allowed = {f"pybroker.{name}" for name in ("errors", "native", "native_quorum", "printable", "protocol")}
+    neutral = ("errors", "native", "native_quorum", "printable", "protocol", "wall_clock")
+    allowed = {f"pybroker.{name}" for name in neutral}
     rooms = ("controller", "cluster", "metadata", "quorum", "clock", "gc_tuning", "log_limits")
     allowed |= {f"pybroker.broker.{name}" for name in rooms}
     known = {

@@ -11,7 +11,6 @@ Behavior
 
 from __future__ import annotations
 
-import time
 from itertools import islice
 
 from pybroker.broker.admin.cluster_description import ClusterState
@@ -31,6 +30,7 @@ from pybroker.protocol.messages import (
     DescribeClusterStateResponse_QuorumVoter,
     DescribeClusterStateResponse_WrongRole,
 )
+from pybroker.wall_clock import wall_ms
 
 API_KEY = 32147
 
@@ -79,7 +79,7 @@ async def handle(
             )
             for mismatch in islice(cluster.wrong_roles(), partitions_max)
         ],
-        quorum=[] if cluster.quorum is None else [_quorum(cluster.quorum(), time.time_ns() // 1_000_000)],
+        quorum=[] if cluster.quorum is None else [_quorum(cluster.quorum(), wall_ms())],
     )
 
 

@@ -16,7 +16,6 @@ import asyncio
 import logging
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,6 +42,7 @@ from pybroker.broker.metadata.migration_marker import refuse_migrated
 from pybroker.broker.metadata.node_table import NodeTable
 from pybroker.errors import FatalError, StartError
 from pybroker.files import DirectoryLock, fsync_directory
+from pybroker.wall_clock import wall_ms
 
 log = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ class EmbeddedStore:
             self._table = NodeTable(connection, create=connection.execute("PRAGMA user_version").fetchone()[0] == 0)
             connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version={FORMAT}")
-            self._session_id = self._table.begin_session(int(time.time() * 1000))
+            self._session_id = self._table.begin_session(wall_ms())
             connection.execute("COMMIT")
         except BaseException:
             connection.close()
@@ -255,7 +255,7 @@ class EmbeddedStore:
         try:
             if self._failure is None:
                 connection.execute("BEGIN IMMEDIATE")
-                self._table.end_session(self._session_id, int(time.time() * 1000))
+                self._table.end_session(self._session_id, wall_ms())
                 connection.execute("COMMIT")
         except sqlite3.Error as problem:
             log.critical("cannot close the metadata store path=%s: %s", self._path, problem)

@@ -5,13 +5,13 @@ As in Kafka, only the leader knows the observers. `commit-latency-avg` is a coun
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from functools import partial
 
 from pybroker.broker.observability.metric import Metric
 from pybroker.broker.services import Services
 from pybroker.native_quorum import QuorumStatus
+from pybroker.wall_clock import wall_ms
 
 ROLES = ("Leader", "Follower", "Candidate", "Prospective", "Unattached", "Resigned", "Halted")
 """As in Kafka, a broker that does not vote is an observer instead of a follower."""
@@ -70,6 +70,6 @@ def _or_none(value: int | None) -> int:
 
 
 def _away(status: QuorumStatus) -> int:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     others = (voter for voter in status.voters if voter.node_id != status.leader)
     return sum(voter.fetched_ms < now_ms - AWAY_MS for voter in others)

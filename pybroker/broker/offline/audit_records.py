@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import getpass
 import os
-import time
 
 import msgspec
 
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.metadata_store import Create
+from pybroker.wall_clock import wall_ms
 
 
 def audit_record(command: str, **facts: object) -> Create:
@@ -19,5 +19,5 @@ def audit_record(command: str, **facts: object) -> Create:
         user = getpass.getuser()
     except (KeyError, OSError):  # The user id has no name.
         user = str(os.getuid())
-    content = {"version": 1, "command": command, "user": user, "time_ms": int(time.time() * 1000), **facts}
+    content = {"version": 1, "command": command, "user": user, "time_ms": wall_ms(), **facts}
     return Create(f"{znodes.AUDIT}/op-", msgspec.json.encode(content), sequential=True)

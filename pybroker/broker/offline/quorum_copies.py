@@ -28,6 +28,7 @@ from pybroker.errors import StartError
 from pybroker.files import fsync_directory, read_bounded, write_atomically
 from pybroker.native import NativeError, Uuid
 from pybroker.native_quorum import MetadataQuorum, QuorumLogSummary, QuorumReplica
+from pybroker.wall_clock import wall_ms
 
 SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 MANIFEST = ".json"
@@ -184,7 +185,7 @@ def restore(config: BrokerConfig, made: Backup) -> Path | None:
                 )
             except NativeError as problem:
                 raise StartError(f"cannot restore the metadata log: {problem}") from None
-        write_seen(first, SeenPosition(manifest.epoch, manifest.end_offset, _now_ms()))
+        write_seen(first, SeenPosition(manifest.epoch, manifest.end_offset, wall_ms()))
     return aside
 
 
@@ -238,7 +239,7 @@ def recover(config: BrokerConfig) -> None:
         found, seen = summary(config), read_seen(directory.parent)
         if seen is None or seen.offset > found.end_offset:
             seen = SeenPosition(found.last_epoch, found.end_offset)
-        write_seen(directory.parent, msgspec.structs.replace(seen, accepted_ms=_now_ms()))
+        write_seen(directory.parent, msgspec.structs.replace(seen, accepted_ms=wall_ms()))
 
 
 def summary(config: BrokerConfig) -> QuorumLogSummary:
@@ -263,12 +264,8 @@ def accept_restored(config: BrokerConfig) -> Path | None:
     directory.parent.mkdir(parents=True, exist_ok=True)
     with locked([Path(log_dir) for log_dir in config.log_dirs]):
         aside = _set_aside(directory)
-        write_seen(directory.parent, SeenPosition(-1, 0, _now_ms()))
+        write_seen(directory.parent, SeenPosition(-1, 0, wall_ms()))
     return aside
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def _formatted(directory: Path) -> bool:

@@ -62,7 +62,7 @@ from pybroker.native_quorum import MetadataQuorum, QuorumReplica
 UNFINISHED = ".quorum-migration"
 """Directory of the log before it is opened; brokers ignore names that begin with a dot."""
 
-Told = Callable[[str], None]
+StepCallback = Callable[[str], None]
 
 
 class LogMigration(NamedTuple):
@@ -147,8 +147,8 @@ class _NewLog:
 # --- a single broker --------------------------------------------------------------------------------------------------
 
 
-async def migrate_broker(config: BrokerConfig, told: Told = lambda step: None) -> LogMigration:
-    """Move the metadata of a stopped single broker. `config` has the settings with which it will start. `told` is
+async def migrate_broker(config: BrokerConfig, on_step: StepCallback = lambda step: None) -> LogMigration:
+    """Move the metadata of a stopped single broker. `config` has the settings with which it will start. `on_step` is
     called at the end of each step, with its name. Raises StartError, with a remedy."""
     if not config.in_quorum:
         raise StartError(
@@ -174,13 +174,13 @@ async def migrate_broker(config: BrokerConfig, told: Told = lambda step: None) -
         if seal is None or not log.opened:
             log.refuse_another()
             await asyncio.to_thread(log.write, image)
-            told("written")
+            on_step("written")
             write_marker(first, MigrationMarker(IN_LOG, cluster_id, secrets.token_hex(16)))
-            told("sealed")
+            on_step("sealed")
             log.open(image)
-            told("opened")
+            on_step("opened")
         put_store_aside(first)
-    told("put aside")
+    on_step("put aside")
     return log.result(image)
 
 
@@ -197,9 +197,9 @@ def _cluster_id(nodes: Mapping[str, Node], missing: str) -> str:
 # --- a cluster on ZooKeeper -------------------------------------------------------------------------------------------
 
 
-async def migrate_cluster(config: BrokerConfig, told: Told = lambda step: None) -> LogMigration:
+async def migrate_cluster(config: BrokerConfig, on_step: StepCallback = lambda step: None) -> LogMigration:
     """Move the metadata of a cluster whose brokers are stopped. `config` has the settings with which this broker ran on
-    ZooKeeper. `told` is called at the end of each step, with its name. Raises StartError, with a remedy."""
+    ZooKeeper. `on_step` is called at the end of each step, with its name. Raises StartError, with a remedy."""
     if not config.in_cluster or config.in_quorum:
         raise StartError(
             "use the settings with which this broker ran on ZooKeeper: metadata.store=zookeeper, zookeeper.connect=…"
@@ -214,7 +214,7 @@ async def migrate_cluster(config: BrokerConfig, told: Told = lambda step: None) 
         failures: list[FatalError] = []
         store = await open_store(config, failures.append)
         try:
-            return await _Departure(config, store, told).run()
+            return await _Departure(config, store, on_step).run()
         except (StoreError, DamagedNodeError) as problem:
             raise StartError(
                 f"{failures[0] if failures else problem}; run `pybroker metadata migrate --from zookeeper --to quorum` "
@@ -227,10 +227,10 @@ async def migrate_cluster(config: BrokerConfig, told: Told = lambda step: None) 
 class _Departure:
     """One run of the command with ZooKeeper."""
 
-    def __init__(self, config: BrokerConfig, store: MetadataStore, told: Told) -> None:
+    def __init__(self, config: BrokerConfig, store: MetadataStore, on_step: StepCallback) -> None:
         self._config = config
         self._store = store
-        self._told = told
+        self._on_step = on_step
 
     async def run(self) -> LogMigration:
         nodes = await self._read()
@@ -252,18 +252,18 @@ class _Departure:
             # Before the mark: a store that cannot move must stay usable.
             image_of_store(nodes)
             mark = await self._mark(nodes, cluster_id, log)
-        self._told("marked")
+        self._on_step("marked")
         nodes = await self._read()
         image = image_of_store(nodes)
         if mark.state == LEAVING:
             _refuse_running(nodes)
         result = await asyncio.to_thread(log.write, image)
-        self._told("written")
+        self._on_step("written")
         if mark.state == LEAVING:
             await self._seal(nodes, mark)
-        self._told("sealed")
+        self._on_step("sealed")
         log.open(image)
-        self._told("opened")
+        self._on_step("opened")
         return result
 
     async def _read(self) -> dict[str, Node]:

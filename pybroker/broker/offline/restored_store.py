@@ -7,7 +7,6 @@ The log directories are not changed.
 from __future__ import annotations
 
 import secrets
-import time
 from pathlib import Path
 
 from pybroker.broker.lifecycle.startup.store_opening import open_store
@@ -27,6 +26,7 @@ from pybroker.broker.offline.offline_directories import locked, read_properties_
 from pybroker.broker.replicas.store_guard import StoreGuard
 from pybroker.config import BrokerConfig
 from pybroker.errors import FatalError, StartError
+from pybroker.wall_clock import wall_ms
 
 
 class RestoredStore:
@@ -47,7 +47,7 @@ class RestoredStore:
     async def accept(self, reason: str) -> None:
         """Accept the store and record the reason."""
         await ensure_paths(self._store, ("/cluster", znodes.AUDIT))
-        said = Acceptance(secrets.token_hex(8), int(time.time() * 1000))
+        said = Acceptance(secrets.token_hex(8), wall_ms())
         node = await get_or_none(self._store, znodes.RESTORED)
         make = Create if node is None else Set
         operations: list[Operation] = [make(znodes.RESTORED, said.encode())]

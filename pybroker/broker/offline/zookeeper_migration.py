@@ -69,8 +69,8 @@ class MigrationResult(NamedTuple):
 
 
 async def migrate(config: BrokerConfig, on_step: StepCallback = lambda step: None) -> MigrationResult:
-    """Move the metadata to ZooKeeper. `config` has the settings with which the broker will start in the cluster. `told`
-    is called at the end of each step, with its name.
+    """Move the metadata to ZooKeeper. `config` has the settings with which the broker will start in the cluster.
+    `on_step` is called at the end of each step, with its name.
 
     Raises StartError, with a remedy, if the broker runs, there is nothing to migrate, ZooKeeper has another cluster's
     metadata or is unreachable, or something is damaged.

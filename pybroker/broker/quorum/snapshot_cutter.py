@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.records.snapshots import image_to_records
 from pybroker.native import NativeError
+from pybroker.wall_clock import wall_ms
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class SnapshotCutter:
             await asyncio.gather(self._cutting, return_exceptions=True)
 
     def _arm(self, appended_ms: int) -> None:
-        age_ms = max(0, int(time.time() * 1000) - appended_ms)
+        age_ms = max(0, wall_ms() - appended_ms)
         delay_s = max(0, self._limits.interval_ms - age_ms) / 1000
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._cut)
 

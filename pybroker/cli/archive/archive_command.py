@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from pybroker.cli.spark.progress import Progress, progress
 from pybroker.cli.spark.spark_errors import errors_as_lines, refusals_as_lines
 from pybroker.cli.spark.spark_session import client_options, cluster_of, require_spark, session, verbose_option
 from pybroker.cli.target import Target
+from pybroker.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     from pybroker.spark.cluster_requests import SparkCluster, SparkTopic
@@ -82,7 +82,7 @@ def archive(
         options = {**client_options(target), "topicIds": found.id, **start, **end}
         with named_as_here(), refusals_as_lines():
             _, first, last = bounds_of(cluster, read_options(options, streaming=False))
-        return ArchivePlan.of(asked, found.name, first, last, part_rows=part_rows, now_ms=time.time_ns() // 1_000_000)
+        return ArchivePlan.of(asked, found.name, first, last, part_rows=part_rows, now_ms=wall_ms())
 
     def job(moving: Progress) -> dict[int, WrittenPartition]:
         with session(master, verbose=verbose) as spark:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pybroker.cli import time_formats
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.shell_completion import broker_ids
@@ -101,11 +102,7 @@ def _rows(info: QuorumInfo, replicas: Sequence[QuorumReplica], role: str) -> lis
 
 
 def _time(timestamp_ms: int | None) -> str | None:
-    from datetime import datetime
-
-    if timestamp_ms is None:
-        return None
-    return datetime.fromtimestamp(timestamp_ms / 1000).isoformat(sep=" ", timespec="milliseconds")
+    return None if timestamp_ms is None else time_formats.text(timestamp_ms)
 
 
 async def _add(target: Target, broker: int) -> None:

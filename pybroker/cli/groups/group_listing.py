@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from pybroker.cli.output import say, table, write_json
 from pybroker.cli.partitions import offsets
 from pybroker.cli.shell_completion import group_names
 from pybroker.cli.target import Target
+from pybroker.wall_clock import wall_ms
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, GroupDescription, TopicPartition
@@ -92,7 +92,7 @@ async def _positions(target: Target, group: str, time_lag: bool) -> None:
     columns = ["topic", "partition", "offset", "end", "lag", "member"]
     if time_lag:
         written = await _oldest(target, unread)
-        now_ms = int(time.time() * 1000)
+        now_ms = wall_ms()
         for partition, row in zip(everything, rows, strict=True):
             since = written.get(partition) if partition in unread else now_ms
             row["time_lag_ms"] = None if since is None or row["lag"] is None else max(now_ms - since, 0)

@@ -5,7 +5,6 @@ hanging transactions.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import CoordinatorKind
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.wall_clock import wall_ms
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """States of a transactional id in which partitions still wait for a marker."""
@@ -234,7 +234,7 @@ class TransactionsAdmin(AdminBase):
         transaction timeout that brokers allow (`transaction.max.timeout.ms`).
         """
         wanted = list(partitions)
-        known, now_ms = await self.describe_producers(wanted), time.time_ns() // 1_000_000
+        known, now_ms = await self.describe_producers(wanted), wall_ms()
         candidates = [
             OpenTransaction(where, producer)
             for where, producers in known.items()

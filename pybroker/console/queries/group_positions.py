@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from pybroker.client import AdminClient, Consumer, OffsetSpec, TopicPartition
 from pybroker.console.queries.partition_logs import ends, with_leader
 from pybroker.console.queries.record_search import written_at
 from pybroker.console.queries.topic_rows import descriptions
+from pybroker.wall_clock import wall_ms
 
 TIMED_MAX = 100
 """Limit of partitions whose oldest unread record is fetched to find its age."""
@@ -60,7 +60,7 @@ async def with_time(consumer: Consumer | None, rows: list[GroupOffset]) -> list[
     behind = {row.where: row.committed for row in rows if row.lag and row.committed is not None}
     chosen = dict(sorted(behind.items())[:TIMED_MAX])
     written = await written_at(consumer, chosen, TIMED_SECONDS) if consumer is not None and chosen else {}
-    now_ms = int(time.time() * 1000)
+    now_ms = wall_ms()
 
     def lag_ms(row: GroupOffset) -> int | None:
         if row.lag == 0:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 import re
-import time
 
 from markupsafe import Markup, escape
 
 from pybroker.console.web.value_markup import value
+from pybroker.wall_clock import wall_ms
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -63,7 +63,7 @@ def span(ms: int | None) -> str:
 
 def ago(ms: int | None) -> str:
     """Format the time since a moment."""
-    return "–" if ms is None or ms < 0 else f"{span(max(int(time.time() * 1000) - ms, 0))} ago"
+    return "–" if ms is None or ms < 0 else f"{span(max(wall_ms() - ms, 0))} ago"
 
 
 def marked(text: str, found: str) -> Markup:
