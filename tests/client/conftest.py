@@ -16,7 +16,7 @@ from tests.support.java import java_tool
 from tests.support.wire import free_port
 
 FOR_EVER = {"log.retention.ms": "-1"}
-"""Some records are of long ago, and retention looks for such at any moment."""
+"""Some records are old, and retention could remove them at any moment."""
 
 
 @pytest.fixture(scope="session")

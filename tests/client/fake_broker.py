@@ -1,4 +1,4 @@
-"""A broker whose every answer a test writes: for what real ones do rarely, or must not do."""
+"""A broker whose every response a test writes: for responses that real brokers send rarely or never."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ Answer = Callable[[Any, int], Any]
 
 
 class FakeBroker:
-    """Answers ApiVersions and what `answers` knows, by the name of the request's class; keeps what it was asked.
-
-    delay_s: how long it takes for an answer. interbroker: it speaks as brokers do among themselves.
-    """
+    """Answers ApiVersions and the requests in `answers`, by the name of the request's class; records the requests.
+    delay_s: time before a response. interbroker: use the layouts between brokers."""
 
     def __init__(
         self,

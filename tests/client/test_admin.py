@@ -94,7 +94,7 @@ async def test_describe_topics_by_id_and_by_name(admin: AdminClient, name: str) 
     with pytest.raises(KafkaError) as refused:
         await values[unknown]
     assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_ID
-    # The zero id means on the wire that there is none: it is nobody's, and disturbs no others.
+    # On the wire the zero id means no id: it belongs to no topic and does not disturb others.
     both = admin.describe_topics(TopicCollection.of_topic_ids([topic_id, Uuid.ZERO])).topic_id_values()
     assert both is not None
     assert (await both[topic_id]).name == name
@@ -177,7 +177,7 @@ async def test_settings(admin: AdminClient, name: str) -> None:
     await known(admin, name)
     resource = ConfigResource.topic(name)
     await admin.incremental_alter_configs({resource: [AlterConfigOp("retention.ms", "77")]})
-    async with asyncio.timeout(60):  # Apache Kafka answers before its brokers have heard of it
+    async with asyncio.timeout(60):  # Apache Kafka responds before its brokers know it
         while True:
             described = await admin.describe_configs([resource], include_synonyms=True, include_documentation=True)
             entry = described[resource]["retention.ms"]

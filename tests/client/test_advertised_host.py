@@ -1,4 +1,4 @@
-"""A broker advertises a host name that does not resolve: clients say so within seconds, not after their time-outs."""
+"""A broker advertises a host name that does not resolve: clients report it within seconds, not after their timeouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.brokers import BrokerProcess
 
 HOST = "no-such-host.invalid"
 LONG_MS = 600_000
-"""Of each time-out of the clients: who waits for one of them fails the test."""
+"""Each timeout of the clients: a client that waits for one of them fails the test."""
 TEST_S = 120.0
 
 

@@ -1,4 +1,4 @@
-"""Who reads what: the strategies by themselves."""
+"""The assignment strategies on their own."""
 
 from __future__ import annotations
 

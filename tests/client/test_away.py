@@ -1,4 +1,4 @@
-"""A broker that is away, does not answer, or wants something else: clients say so, end in time, and name the cause."""
+"""A broker that is down, does not respond, or requires other settings: clients report the cause and end in time."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from tests.client.test_producer import Scripted
 from tests.support.certificates import Authority
 
 LIMIT_S = 120.0
-"""For what comes to pass by itself."""
+"""For conditions that need no action of the test."""
 LONG_S = 55.0
-"""A close that waits for the group or for deliveries takes 60 or 120 seconds; one that gives up takes five."""
+"""A close that waits for the group or for deliveries takes 60 or 120 seconds; a close that gives up takes five."""
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ WITH_LOGIN = {
 
 
 async def _refused(bootstrap: str, words: str = r"security\.protocol=SASL_", **config: Any) -> None:
-    """Each client is told at once what to set."""
+    """Each client reports at once which setting is missing."""
     settings = {"bootstrap.servers": bootstrap, **{name.replace("_", "."): value for name, value in config.items()}}
     async with asyncio.timeout(LONG_S):
         async with AdminClient(settings) as admin:

@@ -68,7 +68,7 @@ def test_records(bootstrap: str, name: str) -> None:
         for record in consumer:
             if record.offset == 9:
                 break
-        # Only what the caller has seen is committed, although more was fetched.
+        # Only records that the caller has received are committed, although more were fetched.
         consumer.commit()
         assert consumer.committed([where])[where].offset == 10
         assert consumer.poll(60.0, max_records=1)[0].offset == 10

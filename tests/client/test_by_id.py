@@ -1,6 +1,4 @@
-"""Producer and Consumer name topics by id wherever the broker takes ids: what goes over the wire, asked of a broker
-that writes it down.
-"""
+"""Producer and Consumer name topics by id if the broker reads ids: the requests, as a fake broker records them."""
 
 from __future__ import annotations
 
@@ -87,7 +85,7 @@ async def test_a_producer(highest: int) -> None:
 
 @pytest.mark.parametrize("highest", [BY_ID, BY_NAME])
 async def test_a_consumer(highest: int) -> None:
-    """The broker keeps no fetch session, as one whose cache is full: every answer is read all the same."""
+    """The broker keeps no fetch session, like one whose cache is full: every response is still read."""
     broker = Broker(highest)
     async with (
         broker.fake as fake,
@@ -117,8 +115,9 @@ TOPICS_OF: Mapping[type, Callable[[Any], Iterable[Any]]] = {
 async def test_all_requests_about_records_and_positions_carry_the_id(
     product: BrokerProcess, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a producer, and of two lives of a member of a group. Kafka's protocol names the topics in the answers of
-    Produce, Fetch, OffsetCommit and OffsetFetch by id alone; the other requests carry it in our tag."""
+    """Requests of a producer, and of a group member before and after a restart. In Kafka's protocol the responses to
+    Produce, Fetch, OffsetCommit and OffsetFetch name topics by id only; the other requests carry it in pybroker's tag.
+    """
     asked: dict[type, set[tuple[Uuid, int]]] = {}
     start = BrokerConnection.start
 

@@ -1,4 +1,4 @@
-"""A member that ends while it joins leaves nothing behind that the others would have to wait for."""
+"""A member that ends while it joins leaves no pending state for which others would wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def members(admin: AdminClient, group: str) -> int:
 
 
 async def closed_while(consumer: Any, topic: str, asked: Callable[[], Any]) -> None:
-    """Closes a consumer whose poll has begun to join."""
+    """Close a consumer whose poll has begun to join."""
     consumer.subscribe([topic])
     polled = asyncio.create_task(consumer.poll(60.0))
     async with asyncio.timeout(LIMIT_S):

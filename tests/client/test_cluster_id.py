@@ -1,4 +1,4 @@
-"""KIP-78 in the clients: who learns the cluster's id, when, and how often."""
+"""KIP-78 in the clients: which objects get the cluster id, when, and how often."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.client.fake_broker import FakeBroker
 
 
 class Listening(ClusterResourceListener):
-    """Keeps what it is told."""
+    """Record the updates."""
 
     def __init__(self) -> None:
         self.told: list[str | None] = []
@@ -215,7 +215,7 @@ async def test_a_misrouted_connection_starts_over() -> None:
 
     def versions(request: Any, version: int) -> Any:
         seen.append((request.cluster_id, request.node_id))
-        # Whoever asks for cluster "old" is wrong here since the address was given away.
+        # The address now belongs to another cluster, so a client of cluster "old" must fail.
         wrong = moved and request.cluster_id == "old"
         rows = [m.ApiVersionsResponse_ApiVersion(api_key=key, min_version=0, max_version=top) for key, top in served]
         return m.ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED if wrong else 0, api_keys=rows)
@@ -253,7 +253,7 @@ async def test_a_misrouted_connection_starts_over() -> None:
 async def test_commands_work_with_a_broker_that_has_no_cluster_id(
     command: tuple[str, ...], code: int, shown: str
 ) -> None:
-    """Its Metadata ends with version 1, whose answer has no place for the id."""
+    """Its highest version of Metadata is 1, whose response has no field for the id."""
     topic = m.MetadataResponse_MetadataResponseTopic(name="orders", partitions=[])
     async with FakeBroker(
         {"MetadataRequest": lambda *_: broker.metadata(topics=(topic,))}, {3: (0, 1), 18: (0, 0)}

@@ -112,7 +112,7 @@ async def test_nobody_listens() -> None:
 async def test_a_broker_that_comes_back_is_found_again(product: BrokerProcess) -> None:
     async with AdminClient({"bootstrap.servers": product.bootstrap}) as admin:
         before = await admin.describe_cluster()
-        product.restart(crash=True)  # here: a broker ends with the thread that started it
+        product.restart(crash=True)  # in this thread: a broker ends with the thread that started it
         assert await admin.describe_cluster() == before
 
 
@@ -358,7 +358,7 @@ async def test_sasl_and_access_control_of_pybroker(tmp_path: Path, name: str) ->
                     assert (await producer.send(name, str(count))).offset == count
                     count += 1
                     await asyncio.sleep(0.005)
-                # In time, unless the machine stands still for a session's last second: then its one record goes again.
+                # In time, unless the machine pauses in the last second of a session: then its one record is sent again.
                 assert producer.metrics()["record-retry-total"] <= 2
             removed = await root.delete_acls([AclBindingFilter(principal="User:alice")])
             assert set(next(iter(removed.values()))) == set(entries)

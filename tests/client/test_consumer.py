@@ -178,7 +178,7 @@ async def test_committed_offsets_are_where_the_next_member_starts(
     async with reader(bootstrap, group_id=name) as consumer:
         consumer.subscribe(name)
         assert await values(consumer, 3) == ["b", "c", "d"]
-    # Closing committed what was read.
+    # Closing commits the records that were read.
     assert (await admin.list_consumer_group_offsets(name))[where].offset == 4
 
 

@@ -1,4 +1,4 @@
-"""What a consumer keeps to when a wait is cut short, membership is lost or a topic changes under its hands."""
+"""Guarantees of a consumer when a wait is cancelled, membership is lost or a topic changes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_an_answer_for_an_assignment_that_is_over_is_not_taken(broker: pyb
         consumer.assign([where])
         consumer.seek(where, 0)
         assert [record.value for record in await consumer.poll(60.0, max_records=1)] == [b"0"]
-        await asyncio.sleep(0.2)  # the next question, from offset 3, is asked ahead
+        await asyncio.sleep(0.2)  # the next request, from offset 3, is sent ahead
         consumer.assign([])
         consumer.assign([where])
         consumer.seek(where, 1)

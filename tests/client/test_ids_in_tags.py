@@ -1,6 +1,5 @@
-"""AdminClient's calls by topic id where Kafka's requests have names alone; Consumer asks for offsets by the id that it
-knows. Of brokers that do not heed ids nothing is asked that way.
-"""
+"""AdminClient's calls by topic id where Kafka's requests have only names; Consumer requests offsets by its known id.
+Clients do not send ids to brokers that ignore them."""
 
 from __future__ import annotations
 
@@ -141,7 +140,7 @@ async def test_replicas_by_id(two_dirs: tuple[PybrokerProcess, list[str]]) -> No
 
 
 class Names:
-    """A broker that knows one topic, and heeds ids or does not; it writes down what it is asked."""
+    """A broker with one topic, which reads ids or ignores them; it records the requests."""
 
     def __init__(self, *, heeds: bool) -> None:
         self.topic_id = Uuid.random()

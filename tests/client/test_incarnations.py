@@ -1,4 +1,4 @@
-"""AdminClient's calls for what only pybroker has: the lives of topics, staged ingests."""
+"""AdminClient's calls for features that only pybroker has: history of topics, staged ingests."""
 
 from __future__ import annotations
 

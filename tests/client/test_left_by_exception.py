@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("patient_ends")
 
 
 class Broken(Exception):
-    """What the loop's body raises."""
+    """Raised by the loop's body."""
 
 
 async def committed(admin: AdminClient, group: str, topic: str) -> dict[int, int]:

@@ -35,7 +35,7 @@ from tests.client.fake_broker import FakeBroker
 
 
 async def written(producer: Producer, topic: str, value: str) -> RecordMetadata:
-    """As `send`, whatever `linger.ms` says."""
+    """Like `send`, whatever `linger.ms` is."""
     delivery = await producer.enqueue(topic, value)
     await producer.flush()
     return await delivery
@@ -120,7 +120,7 @@ async def test_refusals_are_clear(admin: AdminClient, bootstrap: str, name: str)
         assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE
         with pytest.raises(KafkaError):
             await large
-        # A batch that is too large is split until it fits; the sequence goes on after the refusal.
+        # A batch that is too large is split until it fits; the sequence continues after the refusal.
         deliveries = [await producer.enqueue(name, bytes([48 + index]) * 900) for index in range(8)]
         await producer.flush()
         assert [(await each).offset for each in deliveries] == list(range(8))
@@ -214,7 +214,7 @@ TOPIC = Uuid.parse("b8tRS7h4TJ2Vt43Dp85v2A")
 
 
 class Scripted(FakeBroker):
-    """A broker with one partition that answers each Produce as the script says, then as the topic's id deserves."""
+    """A broker with one partition that answers each Produce by the script, and after its end by the topic's id."""
 
     def __init__(self, *script: object) -> None:
         super().__init__(
@@ -327,7 +327,7 @@ async def test_deliveries_are_told_to_a_callback(admin: AdminClient, bootstrap: 
             await producer.enqueue(name, value, on_delivery=lambda *how: told.append(how))
         await producer.flush()
         await producer.enqueue(name, b"x" * 3_000, on_delivery=lambda *how: told.append(how))
-        await producer.flush()  # the failure was told
+        await producer.flush()  # the failure was reported
         metadata = await producer.send(name, "c", on_delivery=lambda *how: told.append(how))
     assert [written and written.offset for written, _ in told] == [0, 1, None, 2]
     assert [getattr(error, "code", None) for _, error in told] == [None, None, ErrorCode.MESSAGE_TOO_LARGE, None]

@@ -1,4 +1,4 @@
-"""What a producer promises when something ends early: a topic, a deadline, the producer, the caller's patience."""
+"""A producer's guarantees when something ends early: a topic, a deadline, the producer, a cancelled caller."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_topic_that_comes_back_takes_what_is_new(broker: pybroker.Broker
         sender = producer._sender
         assert sender is not None
         async with asyncio.timeout(60):
-            while name in producer._topics:  # as a look around finds out
+            while name in producer._topics:  # found by a metadata refresh
                 sender._watch.refresh()
                 await asyncio.sleep(0.01)
         undelete = m.UndeleteTopicsRequest(topics=[m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id)])

@@ -1,4 +1,4 @@
-"""What AdminClient takes beside the topics: the options of KIP-516's methods, as keyword arguments."""
+"""Options of AdminClient's methods by KIP-516, as keyword arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TransactionalProducer: what is committed is seen, what is aborted is not, and only one producer of an id writes."""
+"""TransactionalProducer: committed records are visible, aborted ones are not, and only one producer of an id writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def settings(bootstrap: str, transactional_id: str, **more: object) -> dict[str,
 
 
 async def seen(bootstrap: str, topic: str, isolation: str = "read_committed", partitions: int = 2) -> list[str]:
-    """What a consumer sees from the beginning to the end, partition by partition."""
+    """All records that a consumer sees, partition by partition."""
     found: list[tuple[int, str]] = []
     where = [TopicPartition(topic, index) for index in range(partitions)]
     async with Consumer({"bootstrap.servers": bootstrap, "isolation.level": isolation}) as consumer:
@@ -206,7 +206,7 @@ def test_without_asyncio(bootstrap: str, name: str) -> None:
 def test_what_is_in_no_batch_yet_is_given_up_with_its_transaction(
     bootstrap: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next transaction does not hear of it: it has lost nothing."""
+    """The next transaction does not report it: it has lost no record."""
     monkeypatch.setattr("pybroker.client.blocking.thread_bridge._PAUSE_S", 600.0)
     with blocking.AdminClient({"bootstrap.servers": bootstrap}) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])
@@ -264,7 +264,7 @@ async def test_what_takes_too_long_is_aborted(start_broker: StartBroker) -> None
             await until(over)
             with pytest.raises(TransactionFailedError, match=r"transaction\.timeout\.ms"):
                 await producer.commit()
-            # In version 2 of the protocol its producer goes on, if nobody else has taken its place.
+            # In version 2 of the protocol its producer continues, unless another one has replaced it.
             await producer.abort()
             async with producer.transaction():
                 await producer.send("late", "in time", partition=0)

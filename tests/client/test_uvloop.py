@@ -1,4 +1,4 @@
-"""The client works on uvloop, too, whose transports are not asyncio's."""
+"""The client works on uvloop, too, whose transports differ from asyncio's."""
 
 from __future__ import annotations
 

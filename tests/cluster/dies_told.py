@@ -1,5 +1,5 @@
-"""A broker that dies when it is told what to lead, as long as a file is there: `python -m tests.cluster.dies_told FILE
-start …`."""
+"""A broker that dies when it gets a LeaderAndIsr, while a file exists: `python -m tests.cluster.dies_told FILE start
+…`."""
 
 from __future__ import annotations
 

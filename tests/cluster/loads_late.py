@@ -1,5 +1,5 @@
-"""A broker that, as a later controller, begins to load only when it is told to: `python -m tests.cluster.loads_late
-FOLDER start …`. `FOLDER/loading` says that it wants to, `FOLDER/go` that it may."""
+"""A broker that, as a later controller, begins to load only on demand: `python -m tests.cluster.loads_late FOLDER start
+…`. It creates `FOLDER/loading` and waits for `FOLDER/go`."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LEADERS, MENDING, CLOSED = "lose-leaders", "mend-nothing", "die-when-closed"
 
 
 def flag(folder: Path, what: str, broker: int) -> Path:
-    """The file that says so."""
+    """The file that switches this fault on."""
     return folder / f"{what}-{broker}"
 
 

@@ -1,5 +1,5 @@
-"""A broker that registers only when it is told to: `python -m tests.cluster.registers_late FOLDER start …`.
-`FOLDER/registering` says that it wants to, `FOLDER/go` that it may."""
+"""A broker that registers only on demand: `python -m tests.cluster.registers_late FOLDER start …`. It creates
+`FOLDER/registering` and waits for `FOLDER/go`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A broker that shows its clients a change half a second after it has been told: `python -m tests.cluster.shows_late
-start …`."""
+"""A broker that shows clients a change half a second after the controller's message: `python -m
+tests.cluster.shows_late start …`."""
 
 from __future__ import annotations
 

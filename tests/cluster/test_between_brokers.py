@@ -1,4 +1,4 @@
-"""What brokers of a cluster say to each other: by topic id, in the layouts of KIP-516."""
+"""Messages between the brokers of a cluster: by topic id, in the layouts of KIP-516."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_the_controller_says(heard: Heard) -> None:
     before = len(heard.said("LeaderAndIsrRequest"))
     brokers.cluster.brokers[2].restart()
     until(lambda: brokers.isr("earlier", 1) == {1, 2})
-    # Stopping it has handed over what it led.
+    # The stop has moved its leaders to other brokers.
     (full,) = (one for one in heard.said("LeaderAndIsrRequest")[before:] if one["type"] == FULL)
     assert {one["topic_id"] for one in full["topic_states"]} == {str(earlier)}
     everything = heard.said("LeaderAndIsrRequest") + heard.said("UpdateMetadataRequest")
@@ -83,7 +83,7 @@ def test_what_the_controller_says(heard: Heard) -> None:
 
 @pytest.mark.checklist(58, 105, 331, "R31")
 def test_every_broker_answers_by_id_what_the_others_do(heard: Heard) -> None:
-    """Whichever of them was asked for the change."""
+    """Whichever broker gets the request."""
     brokers = heard.brokers
     for number in brokers.cluster.brokers:
         topic_id = brokers.at(number).create(f"of-{number}", replicas=1)
@@ -108,7 +108,8 @@ def test_every_broker_answers_by_id_what_the_others_do(heard: Heard) -> None:
 
 @pytest.mark.checklist(53, 54, 55, 56, *range(87, 92), *range(94, 101), 106, 107, "R9", "X4")
 def test_what_a_follower_asks(heard: Heard) -> None:
-    """No name on the way there or back; and who asks by the id of a dead topic is told so, though its name lives."""
+    """Neither request nor response has a name; a request by the id of a dead topic is refused, although a topic of that
+    name exists."""
     brokers = heard.brokers
     dead = brokers.at(1).create_on("asked", [LEADER, 1])
     assert brokers.at(1).delete(dead).error_code == 0
@@ -184,7 +185,7 @@ def test_metadata_shows_the_brokers_and_partitions_that_there_are(heard: Heard) 
 
 
 def _fetches(follower: WireClient, topic_id: Uuid, dead: Uuid, epoch: int) -> None:
-    """A session that takes both up, goes on, and forgets."""
+    """A fetch session that adds both topics, continues, and forgets them."""
     wanted = [_fetched(topic_id, epoch), _fetched(dead, epoch)]
     first = follower.call(wire.FetchRequest(session_epoch=0, topics=wanted), 13)
     rows = {row.topic_id: row.partitions[0] for row in first.responses}

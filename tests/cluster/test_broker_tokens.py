@@ -59,7 +59,7 @@ def in_sync(admin: blocking.AdminClient) -> set[int]:
 def test_brokers_copy_for_longer_than_a_token_lives(
     provider: IdentityProvider, authority: Authority, tmp_path: Path
 ) -> None:
-    """Sessions end with their token, so that followers and controller log in again and again."""
+    """Sessions end with their token, so followers and the controller log in again and again."""
     provider.lifetime_s = provider.told_s = 10
     with new_cluster(tmp_path / "cluster", 3, settings(provider, authority)) as cluster:
         cluster.start()
@@ -100,7 +100,7 @@ def test_what_a_broker_cannot_log_in_with_stops_its_start(
 
 
 def refusal(broker: BrokerProcess) -> str:
-    """What it says when it ends instead of starting."""
+    """The broker's last line when it ends instead of starting."""
     broker.launch()
     until(broker.ended)
     return broker.console.read_text()

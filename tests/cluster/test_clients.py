@@ -1,8 +1,5 @@
-"""Each client library at a cluster, of which one broker is killed while producers and groups are at work.
-
-`make test-cluster-clients` runs everything of tests/clients against a cluster; here is the part of it that one broker
-cannot show.
-"""
+"""Each client library with a cluster, of which one broker is killed while producers and groups run. `make
+test-cluster-clients` runs all of tests/clients against a cluster; this file has the parts that need several brokers."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from tests.support.cluster_state import state_of
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-# A limit that ends a test inside of a call of Spark's leaves a session behind: it is far away.
+# A time limit that expires inside a call of Spark leaves a session behind, so the limit is long.
 pytestmark = pytest.mark.timeout(900)
 
 BEFORE = 40
@@ -69,7 +66,7 @@ class Copying:
 
 
 class Begun(NamedTuple):
-    """What is at work when a broker is killed."""
+    """The clients that run while a broker is killed."""
 
     clients: dict[str, Future[AtWork]]
     spark: Future[Copying]
@@ -97,7 +94,7 @@ def begin_to_copy(cluster: BrokerCluster, folder: Path) -> Copying:
     client.produce(source, records(BEFORE), IDEMPOTENT)
     servers = {"kafka.bootstrap.servers": cluster.bootstrap, "includeHeaders": "true"}
     with ExitStack() as later:
-        # A task that fails is not tried again: it might write twice, and the query says why it ends.
+        # A failed task is not repeated: it might write twice. The query reports the cause.
         session = roundtrip_spark.session(connector.connector_jars(), master="local[2]")
         later.callback(session.stop)
         incoming = session.readStream.format("kafka").options(**servers, startingOffsets="earliest")
@@ -115,8 +112,8 @@ def begin_to_copy(cluster: BrokerCluster, folder: Path) -> Copying:
 
 
 def a_leader(cluster: BrokerCluster, topic: str) -> int:
-    """Of a partition; not the controller, as kafka-python's admin client does not look for another one by itself when
-    the one that it knows refuses connections."""
+    """The leader of a partition that is not the controller: kafka-python's admin client does not look for another
+    controller when connections to the known one are refused."""
     with (
         blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin,
         state_of(cluster) as state,
@@ -150,8 +147,8 @@ def at_work(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_work_goes_on_when_a_broker_is_killed(at_work: Begun, kind: str) -> None:
-    """The producer that was open goes on, nothing is lost or twice, the group goes on and commits; and while the broker
-    is away a topic is deleted and created again."""
+    """The open producer continues, no record is lost or duplicated, and the group continues and commits. While the
+    broker is down, a topic is deleted and created again."""
     work = at_work.clients[kind].result()
     topic, client = work.topic, work.client
     before, after = records(BEFORE), records(BEFORE, tag="after")

@@ -1,5 +1,5 @@
-"""Groups of the newer protocol (KIP-848) over brokers: their coordinator moves, by kill -9 and by order, and nobody in
-the group notices. What was half done goes on where it was."""
+"""Groups of the consumer protocol (KIP-848) over brokers: kill -9 and elections move their coordinator, and members do
+not notice. The new coordinator completes unfinished work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
-    # What is told is the interval of the group, also while it rebalances.
+    # The group keeps its heartbeat interval, also while it rebalances.
     "group.consumer.rebalance.heartbeat.interval.ms": "10000",
     "group.consumer.session.timeout.ms": str(NEVER_MS),
     "group.consumer.max.session.timeout.ms": str(NEVER_MS),
@@ -42,7 +42,7 @@ SETTINGS = {
 def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
     with running_cluster(tmp_path_factory.mktemp("consumers"), 3, SETTINGS, store=store) as cluster:
         with WireClient(cluster.brokers[1].port) as client:
-            # Whoever asks for a coordinator makes the topic of its records.
+            # FindCoordinator creates the topic of the records.
             request = m.FindCoordinatorRequest(coordinator_keys=["any"])
             until(lambda: client.call(request, 4).coordinators[0].error_code == 0)
         yield cluster
@@ -57,7 +57,7 @@ def topic(cluster: BrokerCluster) -> str:
 
 
 def coordinator(cluster: BrokerCluster) -> int:
-    """Who leads the only partition that groups are stored in, as all that run say."""
+    """The leader of the only partition that stores groups, once all running brokers agree."""
     found: set[int | None] = set()
 
     def told() -> bool:
@@ -76,7 +76,7 @@ def coordinator(cluster: BrokerCluster) -> int:
 
 
 def is_killed(cluster: BrokerCluster) -> None:
-    """Dies with kill -9, and comes back when another broker coordinates."""
+    """Kill the coordinator with kill -9, and start it again when another broker coordinates."""
     gone = coordinator(cluster)
     cluster.brokers[gone].kill()
     until(lambda: leaders(cluster, OFFSETS)[0] not in (gone, None))
@@ -112,7 +112,7 @@ MOVES: list[Move] = [is_killed, is_replaced, moves_away]
 
 
 def test_nobody_notices_that_the_coordinator_moves(cluster: BrokerCluster, topic: str) -> None:
-    """Same epochs, same owners, nothing read twice, what was committed is there."""
+    """Same epochs, same owners, no record read twice, commits still there."""
     group = unique("group")
 
     def seen() -> dict[str, object]:
@@ -149,8 +149,8 @@ def test_nobody_notices_that_the_coordinator_moves(cluster: BrokerCluster, topic
 
 @pytest.mark.parametrize("move", MOVES)
 def test_a_rebalance_that_is_half_done_goes_on(cluster: BrokerCluster, topic: str, move: Move) -> None:
-    """One member has all and another one joins: the coordinator moves behind each step, and the one it moves to asks
-    for what is still to be given back, and gives nobody what another one may be reading."""
+    """One member has all partitions and another joins. The coordinator moves after each step; the new one asks for
+    partitions that are still to be released, and assigns none that another member may be reading."""
     group = unique("group")
 
     def port() -> int:

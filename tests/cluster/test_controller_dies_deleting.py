@@ -38,7 +38,7 @@ ALARMS = (
 
 
 class _Churn(threading.Thread):
-    """One client of one round. It never repeats a request whose answer was lost."""
+    """One client of one round. It never repeats a request whose response was lost."""
 
     def __init__(self, name: str, ports: Mapping[int, int], seed: int) -> None:
         super().__init__(daemon=True, name=name)
@@ -107,8 +107,8 @@ def test_every_topic_that_is_left_takes_records_in_many_runs(tmp_path: Path, run
 
 @pytest.mark.checklist("R32")
 def test_a_controller_that_dies_before_it_decides_leaves_no_topic_closed(tmp_path: Path) -> None:
-    """DeleteTopics closes the topic on all brokers. The controller is killed before the decision: the next one has no
-    closing to end, and the topic lives."""
+    """DeleteTopics fences the topic on all brokers. The controller is killed before its decision: the next one does not
+    know of the fence, and the topic stays."""
     with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
         brokers = Everywhere(cluster)
         controller = brokers.controller()

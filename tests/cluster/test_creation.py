@@ -1,4 +1,4 @@
-"""CreateTopics at any broker: who is told that a topic exists can use it."""
+"""CreateTopics at any broker: once a broker reports that a topic exists, clients can use it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.wire.client import WireClient
 
 
 def test_a_topic_that_was_created_takes_records_at_its_leader_at_once(tmp_path: Path) -> None:
-    """Brokers show a change after they have obeyed it, and take records for what they show: the answer waits for both,
-    whichever broker was asked."""
+    """Brokers show a change after they have applied it, and accept records for the topics that they show. The response
+    waits for both, whichever broker was asked."""
     with running_cluster(tmp_path, 2, module=("tests.cluster.shows_late",)) as cluster:
         for leader, asked in ((1, 2), (2, 1)):
             name, broker = f"led-by-{leader}", cluster.brokers[leader]
@@ -32,8 +32,8 @@ def test_a_topic_that_was_created_takes_records_at_its_leader_at_once(tmp_path: 
 
 
 def test_a_topic_can_be_made_again_with_all_replicas_while_a_broker_is_down(tmp_path: Path) -> None:
-    """It has three replicas, two of them in sync, and the third one follows when its broker is back, which keeps
-    nothing of the topic before."""
+    """It has three replicas, two of them in sync. The third one follows when its broker returns, which keeps no data of
+    the earlier incarnation."""
     with running_cluster(tmp_path) as cluster:
         create(cluster, "again", [1, 2, 3])
         produce_as_leader(cluster.brokers[1], "again", "of the one before")

@@ -1,5 +1,5 @@
-"""A request is answered within the time that it names, whoever does not answer the broker that was asked: ZooKeeper,
-the controller, a broker that hangs. What is waited for here lasts longer than any of these tests."""
+"""A request gets its response within its timeout, even if ZooKeeper, the controller or another broker does not respond.
+These pauses last longer than any of these tests."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def create_at(broker: ClusterBroker, name: str, leader: int, timeout_ms: int) ->
 
 @pytest.mark.checklist("R35")
 def test_nobody_waits_behind_what_others_have_asked_for(network: Network) -> None:
-    """One broker hangs. Who asks through a second for something there waits for it; who asks the same broker for
-    something else does not, and an ISR changes meanwhile."""
+    """One broker hangs. A request through a second broker for a topic there waits; requests to the second broker for
+    other topics do not, and an ISR changes meanwhile."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     network.links.cut_off(third, controller)
@@ -70,7 +70,7 @@ def test_nobody_waits_behind_what_others_have_asked_for(network: Network) -> Non
 @pytest.mark.checklist("R35")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: the controller does not reach it")
 def test_the_controller_does_not_reach_zookeeper(network: Network) -> None:
-    """Asked itself, and through another broker. What it did not come to in time is not done later."""
+    """At the broker itself, and through another broker. A request that expired is not decided later."""
     controller, asked, _ = network.roles()
     brokers = network.cluster.brokers
     network.links.cut_off(controller, ZOOKEEPER)
@@ -94,7 +94,7 @@ def test_the_controller_does_not_reach_zookeeper(network: Network) -> None:
 @pytest.mark.checklist("R35")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: nobody reaches it")
 def test_a_new_producer_while_zookeeper_is_away(network: Network) -> None:
-    """The broker has ids in stock, whether it was asked for one before or not."""
+    """The broker has producer ids in stock, whether or not it has allocated one before."""
     brokers = network.cluster.brokers
     network.roles()
     for number in brokers:
@@ -104,7 +104,7 @@ def test_a_new_producer_while_zookeeper_is_away(network: Network) -> None:
             with WireClient(broker.port) as client:
                 request = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=SHORT_MS)
                 assert client.call(request, 4).error_code == 0
-                # Of an id that is not known here the store would have to tell.
+                # Only the store could know this id.
                 request = m.InitProducerIdRequest(
                     transactional_id=None, transaction_timeout_ms=SHORT_MS, producer_id=10**6, producer_epoch=0
                 )
@@ -116,8 +116,8 @@ def test_a_new_producer_while_zookeeper_is_away(network: Network) -> None:
 @pytest.mark.checklist("B6", "R27")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: the controller does not reach it")
 def test_brokers_that_came_and_went_while_the_controller_did_not_hear_it(network: Network) -> None:
-    """What ZooKeeper would have told it, it reads when it is connected again: one broker lives anew and is told what
-    it hosts, and what is created then is known to all."""
+    """The broker reads the missed changes when it reconnects to ZooKeeper. One broker has re-registered and gets its
+    replicas; topics created later are known to all."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     life = network.state.life(third)

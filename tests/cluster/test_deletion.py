@@ -1,6 +1,5 @@
-"""Topics are deleted while something is in the way: a broker that is down, one that hears nothing, a controller that
-dies with the answer on its lips. The name is free at once, and what is left is found and collected.
-"""
+"""Topics are deleted in spite of faults: a broker that is down, one that gets no messages, a controller that dies
+before its response. The name is free at once, and the remaining data is found and removed."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 def receipt(network: Network, at: int, topic_id: Uuid) -> dict[int, set[str]]:
-    """What a broker knows of each broker's part of a deletion; nothing until it has heard of it."""
+    """A broker's view of each broker's part of a deletion; empty until the deletion is known there."""
     states: dict[int, set[str]] = {}
     for found in network.at(at).deletions(topic_id):
         for one in found.partitions:
@@ -73,8 +72,8 @@ def test_receipts_name_the_broker_that_is_missing(network: Network) -> None:
 @pytest.mark.checklist(6, 7, 66, 86, 92, "R27", "R30", "B1")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: a decision that no other broker has heard of")
 def test_a_controller_that_dies_after_its_decision(network: Network) -> None:
-    """Nobody else has heard a word: the next controller collects, and the words of the one before, which come late,
-    change nothing."""
+    """No other broker has got a message: the next controller completes the deletion, and late messages of the earlier
+    one change nothing."""
     controller = network.controller()
     others = sorted({1, 2, 3} - {controller})
     topic_id = network.create("doomed", 3)
@@ -102,7 +101,7 @@ def test_a_controller_that_dies_after_its_decision(network: Network) -> None:
 
 @pytest.mark.checklist(7, 92, 93, 98, 101, 108, 128, "A5", "R10", "R32")
 def test_a_broker_that_has_not_heard_of_it_meets_the_next_incarnation(network: Network) -> None:
-    """It holds the old one, and is told of the new one when it hears again: nothing of one is in the other."""
+    """It has the old incarnation and gets messages about the new one later: their data never mixes."""
     controller = network.controller()
     deaf, third = sorted({1, 2, 3} - {controller})
     old = network.at(controller).create_on("missed", [deaf, third, controller])
@@ -112,7 +111,8 @@ def test_a_broker_that_has_not_heard_of_it_meets_the_next_incarnation(network: N
     assert network.at(controller).delete(old).error_code == 0
     new = network.at(controller).create_on("missed", [controller, third, deaf])
     network.written("missed", "new", at=controller)
-    # Stale reads: the broker serves what it knows, and nobody who asks for the new topic gets the old one's records.
+    # Stale reads: the broker serves the incarnation that it knows, and a request for the new id never gets records of
+    # the old one.
     assert network.at(deaf).fetch(new).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert network.at(deaf).produce(new, "astray").error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert network.at(controller).fetch(old).error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -128,8 +128,8 @@ def test_a_broker_that_has_not_heard_of_it_meets_the_next_incarnation(network: N
 
 @pytest.mark.checklist(7, 59, 94, 126, "R10")
 def test_a_follower_that_asks_a_leader_of_the_earlier_incarnation_gets_nothing(network: Network) -> None:
-    """The text's stale read: a broker leads the old topic and has not heard of its end; another one follows it for the
-    new topic, and fetches by its id."""
+    """The stale read of KIP-516: a broker leads the old incarnation and does not know that it was deleted; another
+    broker follows it for the new incarnation and fetches by id."""
     controller = network.controller()
     leader, follower = sorted({1, 2, 3} - {controller})
     old = network.at(controller).create_on("stale-read", [leader, controller])

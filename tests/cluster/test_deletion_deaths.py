@@ -1,4 +1,5 @@
-"""A broker dies when it has put aside what is deleted, before it has said so; and again while that waits."""
+"""A broker dies after it has staged a deleted replica and before it has confirmed that; and again while the replica
+waits."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ DELAY_MS = 600_000
 
 
 def waits_ms(brokers: Everywhere, at: int, topic_id: Uuid) -> list[int]:
-    """How long the replicas on a broker still wait for their removal, as it says itself."""
+    """How long the replicas on a broker still wait for their removal, as the broker reports it."""
     found = brokers.at(at).deletions(topic_id)
     return [part.remaining_ms for one in found for part in one.partitions if part.broker_id == at]
 
 
 @pytest.mark.checklist(79, 80, 82, 112, 114, "A8", "A9", "R11")
 def test_a_broker_dies_between_putting_aside_and_its_answer(tmp_path: Path) -> None:
-    """The order is repeated to its next life, which has nothing left to do; the time of the removal goes on from where
-    it was, over every life."""
+    """The order is repeated to the restarted broker, which has nothing left to do. The deadline of the removal stays
+    the same across restarts."""
     module = ("tests.support.dying_cluster", str(tmp_path))
     settings = {"delete.topic.delay.ms": str(DELAY_MS)}
     with running_cluster(tmp_path, settings=settings, module=module) as cluster:

@@ -24,7 +24,7 @@ ROUNDS = 12
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Everywhere]:
-    """Three brokers that make topics which are asked for."""
+    """Three brokers that create topics on first use."""
     settings = {"auto.create.topics.enable": "true", "num.partitions": "2", "default.replication.factor": "3"}
     with running_cluster(tmp_path_factory.mktemp("races"), settings=settings, store=store) as cluster:
         yield Everywhere(cluster)
@@ -99,7 +99,7 @@ def test_partitions_are_added_to_the_topic_that_was_meant(brokers: Everywhere) -
             for _ in range(ROUNDS):
                 topic_id = brokers.at(1).create("grows", 2, replicas=3)
                 assert topic_id not in dead
-                # One that was asked for after it: whoever was asked shows what has come of it.
+                # A request after it: the asked broker shows the result.
                 seen = growing.done + 1
                 until(lambda seen=seen: growing.done > seen or growing.problem)
                 grown += any(len(brokers.at(number).metadata("grows").partitions) == 5 for number in (1, 2, 3))
@@ -117,7 +117,7 @@ def test_partitions_are_added_to_the_topic_that_was_meant(brokers: Everywhere) -
 
 @pytest.mark.checklist(2, 8, 110, 113, 165, "R26", "A34")
 def test_a_topic_that_is_made_by_being_asked_for_is_one_topic(brokers: Everywhere) -> None:
-    """Brokers are asked for a name at once, while it is deleted by its id."""
+    """Brokers get requests for a name while the topic is deleted by its id."""
     dead: set[Uuid] = set()
 
     def ask(number: int) -> Uuid:
@@ -150,8 +150,8 @@ def test_a_topic_that_is_made_by_being_asked_for_is_one_topic(brokers: Everywher
 @pytest.mark.checklist(1, 45, 208, 212, "A22")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: a tool writes a znode")
 def test_a_foreign_tool_takes_the_id_away(brokers: Everywhere) -> None:
-    """As tools from before topic ids do, which write the topic's node as they know it (KAFKA-14190). The next
-    controller knows the id all the same, also without a replica of it."""
+    """As tools from before topic ids do, which write the topic's node in their format (KAFKA-14190). The next
+    controller still knows the id, also without a replica."""
     controller = brokers.controller()
     topic_id = brokers.at(controller).create_on("robbed", [controller])
     brokers.written("robbed", "kept", at=controller)

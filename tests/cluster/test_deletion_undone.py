@@ -47,7 +47,7 @@ def test_a_topic_comes_back_without_a_broker_that_is_down(brokers: Everywhere) -
 
 @pytest.mark.checklist("R32", "U3")
 def test_only_who_was_in_sync_leads_what_comes_back(brokers: Everywhere) -> None:
-    """The one replica that has every record is down: it is waited for, while the other one is there."""
+    """The only complete replica is down: the undelete waits for it, although the other replica is available."""
     controller = brokers.controller()
     behind, ahead = sorted({1, 2, 3} - {controller})
     topic_id = brokers.at(controller).create_on("waited", [behind, ahead])
@@ -164,7 +164,7 @@ def test_offsets_of_a_paused_coordinator_come_back(brokers: Everywhere) -> None:
 
 @pytest.mark.checklist("U3", "R32")
 def test_offsets_come_back_though_their_coordinator_dies_before_the_controller_has_them(tmp_path: Path) -> None:
-    """It answers the write fence too late, and dies before it has sent what the deletion record lacks."""
+    """It answers the write fence too late, and dies before it has sent the missing state of the deletion record."""
     with running_cluster(tmp_path, module=("tests.cluster.dies_keeping", str(tmp_path))) as cluster:
         brokers = Everywhere(cluster)
         topic_id = brokers.create("owed")
@@ -193,7 +193,7 @@ def test_offsets_come_back_though_their_coordinator_dies_before_the_controller_h
 
 @pytest.mark.checklist(80, 81, 121, 144, "X7", "R32", "A9")
 def test_no_undelete_begins_once_a_broker_may_remove_data(brokers: Everywhere) -> None:
-    """Its delay is over before that of the others: what they still have is half of the topic."""
+    """Its delay expires before that of the others: together they have only half of the topic."""
     controller = brokers.controller()
     hasty = brokers.cluster.brokers[max({1, 2, 3} - {controller})]
     hasty.settings["delete.topic.delay.ms"] = "0"
@@ -208,7 +208,7 @@ def test_no_undelete_begins_once_a_broker_may_remove_data(brokers: Everywhere) -
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert "is gone" in answer.error_message
     until(lambda: b"one" in brokers.records_of(controller, f"deleting/{topic_id.hex}_0"))
-    # Where all replicas have gone, the controller has done with it: nothing of it is left but its record.
+    # When all replicas have been removed, the controller has nothing left but the deletion record.
     only = brokers.at(controller).create_on("ended", [hasty.broker_id])
     assert brokers.at(controller).delete(only).error_code == 0
     until(lambda: [one.state for one in brokers.at(controller).deletions(only)] == ["removed"])

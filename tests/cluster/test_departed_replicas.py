@@ -50,7 +50,8 @@ def roles(brokers: Everywhere) -> tuple[int, int, int]:
 
 @pytest.mark.checklist(59, 65, 70, 105, "X38", "R30", "A10")
 def test_a_deletion_waits_for_who_was_down_when_its_replica_left(tmp_path: Path) -> None:
-    """The name lives again, and deletions of that time are forgotten: that of the broker which is away is not."""
+    """The name exists again, and old deletions are forgotten, except for the deletion that an unavailable broker has
+    not confirmed."""
     settings = {**SETTINGS, "delete.topic.delay.ms": "0", "topic.history.max.incarnations": "1"}
     with running_cluster(tmp_path, settings=settings) as cluster:
         brokers = Everywhere(cluster)
@@ -108,7 +109,7 @@ def test_a_topic_comes_back_without_what_was_moved_away(brokers: Everywhere) -> 
 
 @pytest.mark.checklist(5, 70, "R30", "A32")
 def test_a_broker_that_was_away_gives_up_all_that_was_moved(brokers: Everywhere) -> None:
-    """However much that is: each replica was moved by order. Another controller knows of it, too."""
+    """Any share of the replicas: each was moved by a command. A new controller knows that, too."""
     controller, other, number = roles(brokers)
     away, lives = brokers.cluster.brokers[number], brokers.at(controller)
     topic_id = lives.create_on("many", *[[controller, number]] * MANY)
@@ -132,7 +133,7 @@ def test_a_broker_that_was_away_gives_up_all_that_was_moved(brokers: Everywhere)
     until(lambda: left(brokers, "many") == {})
     assert len(brokers.staged(number, topic_id)) == MANY
     assert not list(away.data_dir.glob("many-*"))
-    # It gets everything back, and what is moved away from a broker that is up is told and confirmed at once.
+    # It gets all replicas back. A replica that moves away from a running broker is removed and confirmed at once.
     brokers.move("many", [controller, number], MANY)
     until(lambda: in_sync(controller, number) and left(brokers, "many") == {})
     assert not list(brokers.cluster.brokers[other].data_dir.glob("many-*"))

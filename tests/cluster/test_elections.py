@@ -1,4 +1,4 @@
-"""Who leads: by request, by itself, and never without having been in sync unless somebody allows it."""
+"""Elections: by request, by the controller, and never of a replica outside the ISR unless a setting allows it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def said(cluster: BrokerCluster, *words: str) -> bool:
 @pytest.mark.checklist("FD19")
 def test_preferred_leaders_are_elected_by_request(cluster: BrokerCluster) -> None:
     create(cluster, "asked", (1, 2, 3), (2, 3, 1))
-    # A controlled shutdown that is cut short by a kill hands over all the same.
+    # A controlled shutdown that a kill interrupts still moves leaders.
     stopping = cluster.brokers[1]
     produce(cluster, "asked", range(100))
     assert stopping._child is not None
@@ -119,7 +119,7 @@ def test_preferred_leaders_are_elected_by_request(cluster: BrokerCluster) -> Non
 
 @pytest.mark.checklist("FD13")
 def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluster) -> None:
-    """What only the lost replica had is gone; the epoch says so to consumers, and the log to the operator."""
+    """Records that only the lost replica had are gone. Consumers see it by the epoch, operators in the log."""
     create(cluster, "strict", (1, 2))
     create(cluster, "willing", (1, 2), **{UNCLEAN: "true"})
     create(cluster, "late", (1, 2))
@@ -149,7 +149,7 @@ def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluste
     until(lambda: leaders(cluster, "strict") == [2])
     until(lambda: said(cluster, "strict-0", "not in sync", "lost"))
     produce(cluster, "strict", range(100, 103))
-    # Who had read further learns that those records are not there any more.
+    # Consumers that had read further learn that those records are gone.
     epoch = m.OffsetForLeaderEpochRequest_OffsetForLeaderPartition(partition=0, leader_epoch=1, current_leader_epoch=-1)
     asked = m.OffsetForLeaderEpochRequest(
         topics=[m.OffsetForLeaderEpochRequest_OffsetForLeaderTopic(topic="strict", partitions=[epoch])]
@@ -166,7 +166,7 @@ def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluste
 
 
 def test_preferred_leaders_come_back_by_themselves(cluster: BrokerCluster) -> None:
-    """A controller that may: it looks from time to time."""
+    """A controller that may elect unclean leaders: it checks periodically."""
     create(cluster, "back", (1, 2, 3), (2, 3, 1), (1, 3, 2))
     for number, looking in cluster.brokers.items():
         if number > 2:

@@ -33,7 +33,7 @@ ANYBODY = "User:ANONYMOUS"
 
 
 class Network:
-    """A cluster, its links, and what ZooKeeper says of it."""
+    """A cluster, its links, and ZooKeeper's view of it."""
 
     def __init__(self, cluster: BrokerCluster, links: Links, state: ClusterState) -> None:
         self.cluster = cluster
@@ -102,7 +102,7 @@ def test_the_controller_dies_between_its_decision_and_the_answer(network: Networ
         until(lambda: id_of(brokers[third], "passed-on") is None)
 
         def made() -> bool:
-            # It may have to be on the broker that hears nothing, and a loaded machine may not come to it in that time.
+            # It may have to go to the broker that gets no messages, and a slow machine may not do that in time.
             create(brokers[third], "passed-on", timeout_ms=500)
             return id_of(brokers[third], "passed-on") is not None
 
@@ -120,8 +120,8 @@ def test_the_controller_dies_between_its_decision_and_the_answer(network: Networ
 
 @pytest.mark.checklist("R26", "B2")
 def test_a_controller_that_was_paused_returns(network: Network) -> None:
-    """What it was asked while it slept is decided by its successor; when it wakes up it decides nothing any more, and
-    the successor of a topic that it was to delete stays."""
+    """Its successor decides the requests that it got while paused. After it wakes up it decides nothing, and the
+    successor of a topic that it was to delete stays."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     code, old = create(brokers[asked], "slept-over")
@@ -164,7 +164,7 @@ def test_an_answer_of_zookeeper_is_lost(network: Network) -> None:
 
 
 def test_a_broker_that_is_behind_knows_what_was_created_elsewhere(network: Network) -> None:
-    """A name that it does not know may be one that another broker was asked to create a moment ago."""
+    """A name that a broker does not know may belong to a topic that another broker has just created."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     for number in range(10):
@@ -220,13 +220,13 @@ def test_a_broker_that_is_behind_truncates_what_was_created_elsewhere(network: N
 @pytest.mark.checklist("R26", "B2")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: the controller does not reach it")
 def test_a_controller_that_was_replaced_refuses_nothing_from_what_it_remembers(network: Network) -> None:
-    """Cut off from ZooKeeper it does not know that another one is in office. What it would write fails; what it would
-    refuse without a write must not be said either."""
+    """Cut off from ZooKeeper, it does not know that another controller leads. Its writes fail, and it must not send
+    refusals that need no write either."""
     controller, asked, _ = network.roles()
     brokers = network.cluster.brokers
     network.links.cut_off(controller, ZOOKEEPER)
     until(lambda: network.state.controller() not in (None, controller))
-    # The new one hears of its brokers one after another.
+    # The new controller learns of its brokers one after another.
     until(lambda: create(brokers[asked], "made-since")[0] in (0, ErrorCode.TOPIC_ALREADY_EXISTS))
     until(lambda: id_of(brokers[asked], "made-since") is not None)
     made = id_of(brokers[asked], "made-since")
@@ -279,7 +279,7 @@ def allowed(broker: ClusterBroker, topic: str) -> set[int]:
 
 @pytest.mark.checklist("R26")
 def test_a_right_is_gone_though_the_broker_that_is_asked_has_not_heard_of_it(network: Network) -> None:
-    """It lets the request pass by what it knows; the controller does not (KIP-590)."""
+    """By its own ACLs the broker lets the request pass; the controller refuses it (KIP-590)."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     code, kept = create(brokers[asked], "kept")
@@ -296,7 +296,7 @@ def test_a_right_is_gone_though_the_broker_that_is_asked_has_not_heard_of_it(net
         permission_type=PermissionType.ANY,
     )
     with WireClient(brokers[controller].port) as client:
-        # Its answer waits for the broker that cannot hear.
+        # Its response waits for the broker that gets no messages.
         client.send(m.DeleteAclsRequest(filters=[taken]), 3)
         until(lambda: allowed(brokers[third], "kept") == {AclOperation.DESCRIBE})
         assert allowed(brokers[asked], "kept") == {AclOperation.DESCRIBE, AclOperation.DELETE}

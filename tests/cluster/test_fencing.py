@@ -1,4 +1,4 @@
-"""A broker that was killed is missed at once; one that hangs, or lives on, when its session is over."""
+"""A killed broker is fenced at once; one that hangs, or that lost its session, is fenced when the session ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.mark.checklist("R40")
 def test_killed_brokers_are_missed_long_before_their_session_ends(patient: BrokerCluster) -> None:
-    """The controller among them: whoever is killed first is in office (it was started first)."""
+    """The controller is among them: the first broker to be killed leads, because it was started first."""
     with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
         admin.create_topics([NewTopic("led", 6, 3)])
     until(lambda: set(leaders(patient, "led")) == {1, 2, 3})

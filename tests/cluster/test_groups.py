@@ -1,5 +1,5 @@
-"""Groups over brokers: their coordinator is where their partition is led, what it has acknowledged is there when
-another one takes over, and who was replaced without knowing it commits nothing any more. And ids of producers."""
+"""Groups over brokers: their coordinator is the leader of their partition. After a failover, acknowledged state is
+there, and members that were replaced cannot commit. Also producer ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.wire.client import WireClient
 
 GROUP, TOPIC, OFFSETS = "group", "read", "__consumer_offsets"
 ANSWER_S = 5.0
-"""For an answer of a broker that may be paused; who is not is waited for."""
+"""For a response of a broker that may be paused; the test waits longer for others."""
 
 
 def coordinator_at(broker: ClusterBroker, patience_s: float = 60.0) -> tuple[int, int]:
@@ -84,7 +84,7 @@ class Group:
         self.committed += 1
 
     def shown(self, *but: int) -> int:
-        """What a coordinator says is committed."""
+        """The committed offset that a coordinator returns."""
         found: list[int] = []
 
         def told() -> bool:
@@ -145,14 +145,14 @@ def group(cluster: BrokerCluster) -> Group:
 
 @pytest.mark.checklist("R34")
 def test_internal_topics_are_made_when_there_are_brokers_enough(cluster: BrokerCluster) -> None:
-    """COORDINATOR_NOT_AVAILABLE before, see the fixture; then with as many replicas as the settings say."""
+    """First COORDINATOR_NOT_AVAILABLE (see the fixture), then with as many replicas as the settings require."""
     until(lambda: isr(cluster, OFFSETS) == [{1, 2, 3}])
 
 
 @pytest.mark.checklist("R34")
 @pytest.mark.parametrize("how", ["kill -9", "clean stop"])
 def test_a_coordinator_goes_and_no_commit_with_it(group: Group, how: str) -> None:
-    """What was acknowledged is there, and nothing that was not; the group goes on at another broker."""
+    """Acknowledged state is there, and nothing else; the group continues at another broker."""
     brokers = group.cluster.brokers
     for _ in range(20):
         group.commit()
@@ -172,8 +172,8 @@ def test_a_coordinator_goes_and_no_commit_with_it(group: Group, how: str) -> Non
 
 @pytest.mark.checklist("R34")
 def test_a_coordinator_that_was_paused_commits_nothing(group: Group) -> None:
-    """It slept while another took over (a pause longer than its session). What it is asked when it wakes up, before it
-    has heard of that, is not acknowledged, and never seen."""
+    """It was paused for longer than its session while another broker took over. Requests that it gets before it knows
+    that are not acknowledged, and their effects are never visible."""
     brokers = group.cluster.brokers
     paused = group.coordinator()
     with WireClient(brokers[paused].port) as client:

@@ -1,4 +1,4 @@
-"""Staged ingests over several brokers: all of it on every replica, or nothing."""
+"""Staged ingests over several brokers: a commit is visible completely on every replica, or not at all."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_is_committed_at_any_broker_is_on_all_replicas_of_all_partitions(cl
         ingest.append(one, partition, values(f"one-{partition}"))
         ingest.append(two, partition, values(f"two-{partition}", 5))
         ingest.append(one, partition, values(f"more-{partition}"))
-    # What was answered is staged on every replica in sync, before there is any commit.
+    # Acknowledged records are staged on every in-sync replica before any commit.
     staged = [staged_files(cluster, broker) for broker in cluster.brokers]
     assert staged[0] == staged[1] == staged[2]
     assert len(staged[0]) == 2 * PARTITIONS
@@ -71,7 +71,7 @@ def test_what_is_committed_at_any_broker_is_on_all_replicas_of_all_partitions(cl
 
         def attached(partition: int = partition) -> bool:
             mine, *others = logs(cluster, "spread", partition)
-            # One for each writer: the followers have attached what they had staged, too.
+            # One for each writer: the followers have linked their staged segments, too.
             return list(mine) == [f"{0:020}.log", f"{40:020}.log"] and all(other == mine for other in others)
 
         until(attached)
@@ -97,7 +97,7 @@ def test_an_ingest_expires_everywhere_when_no_broker_takes_anything_of_it(cluste
     ingest.begin(2, ttl_ms=TTL_MS)
     begun, number = time.monotonic(), 0
     attempt = Attempt(0)
-    # To the leader of another partition than the first, which has to know that it goes on.
+    # To the leader of a partition other than the first: it must know that the ingest continues.
     while time.monotonic() < begun + 1.2 * TTL_MS / 1000:
         ingest.append(attempt, 2, values(f"part-{number}"))
         number += 1

@@ -29,7 +29,7 @@ BATCHES = 4
 
 
 class Dying:
-    """A cluster each of whose brokers ends where a test says."""
+    """A cluster whose brokers each die where a test says."""
 
     def __init__(self, cluster: BrokerCluster, folder: Path) -> None:
         self.cluster = cluster
@@ -78,7 +78,7 @@ def staged(ingest: ClusterIngest) -> tuple[Attempt, list[list[str]]]:
 def check_whole(dying: Dying, ingest: ClusterIngest, expected: list[list[str]]) -> None:
     """Once, on all replicas, the same bytes; and nothing is left of the ingest."""
     cluster, topic = dying.cluster, ingest.topic
-    # A new leader shows what is committed when its followers have asked it.
+    # A new leader shows committed records only after its followers have fetched.
     until(lambda: records(cluster, topic, PARTITIONS) == expected)
     dying.bring_back(topic)
     for broker in cluster.brokers:
@@ -126,7 +126,7 @@ def test_a_controller_that_dies_around_the_decision(dying: Dying, step: str) -> 
     ingest.begin(1)
     attempt, expected = staged(ingest)
     for broker in dying.cluster.brokers:
-        # Whoever is the controller; the others store nothing of an ingest.
+        # The faults apply to the controller; other brokers store nothing of an ingest.
         dying.dies(broker, step)
     with ThreadPoolExecutor(1) as beside:
         committing = beside.submit(ingest.commit, [attempt])
@@ -153,11 +153,11 @@ def test_leaders_are_killed_while_records_are_staged_and_while_followers_attach(
         if number == 3:
             dying.cluster.brokers[leader(dying.cluster, topic, 1)].kill()
         if number == 8:
-            # It lacks what was staged while it was away; another one dies then.
+            # It lacks the records that were staged while it was down; another broker dies then.
             dying.bring_back(topic)
             dying.cluster.brokers[leader(dying.cluster, topic, 2)].kill()
     ingest.commit([attempt])
-    # The followers may not have attached all of it: the leader of one partition goes at once.
+    # The followers may not have linked everything: the leader of one partition dies at once.
     victim = leader(dying.cluster, topic, 0)
     dying.bring_back(topic)
     dying.cluster.brokers[victim].kill()

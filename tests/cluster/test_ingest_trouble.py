@@ -1,5 +1,5 @@
-"""Staged ingests while brokers are paused, replicas move, and disks are lost: each comes to an end, and its client
-hears which."""
+"""Staged ingests while brokers are paused, replicas move, and disks are lost: each ingest ends, and its client learns
+how."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def lose_disk(trouble: Dying, number: int) -> None:
 
 
 def committed_but_lost(trouble: Dying, ingest: ClusterIngest, attempt: Attempt, at: int) -> None:
-    """However often it is asked; the ingest is over."""
+    """However often the client asks; the ingest is over."""
 
     def committed() -> Any:
         with client(trouble.cluster, at) as connection:
@@ -85,7 +85,7 @@ def committed_but_lost(trouble: Dying, ingest: ClusterIngest, attempt: Attempt, 
 
 
 def next_job(trouble: Dying, topic: str) -> None:
-    """Whoever tries again gets it done."""
+    """A client that retries gets it done."""
     ingest = ClusterIngest(trouble.cluster, topic, "again")
     ingest.begin(1)
     attempt = Attempt(0)
@@ -96,7 +96,7 @@ def next_job(trouble: Dying, topic: str) -> None:
 
 @pytest.mark.checklist("R33")
 def test_what_its_only_replica_has_lost_is_not_waited_for(trouble: Dying) -> None:
-    """It is decided, and its broker dies; it is back with an empty disk."""
+    """The commit is decided and a broker dies; it returns with an empty disk."""
     on(trouble, "single", 3)
     ingest, attempt = begun(trouble, "single", ["gone"])
     trouble.dies(3, "before attach")
@@ -153,7 +153,8 @@ def test_what_all_in_sync_have_lost_ends_with_an_unclean_election(trouble: Dying
 @pytest.mark.checklist("R33")
 @pytest.mark.parametrize("role", ["follower", pytest.param("leader", marks=pytest.mark.slow)])
 def test_a_broker_is_paused_while_an_ingest_is_committed(trouble: Dying, role: str) -> None:
-    """A commit waits for it until it is out of sync, or another one leads; when it goes on it has all of it, too."""
+    """A commit waits for it until it leaves the ISR, or another replica leads; when it resumes it gets everything, too.
+    """
     topic = f"paused-{role}"
     on(trouble, topic, 2, 3, 1)
     ingest, attempt = begun(trouble, topic, ["a", "b"])
@@ -171,7 +172,8 @@ def test_a_broker_is_paused_while_an_ingest_is_committed(trouble: Dying, role: s
 
 @pytest.mark.checklist("R33")
 def test_replicas_move_while_records_are_staged(trouble: Dying) -> None:
-    """The new replicas get what was staged before they join, and what is staged later; the old ones keep nothing."""
+    """The new replicas get the staged records before they join the ISR, and later ones; the old replicas keep nothing.
+    """
     on(trouble, "moving", 1, 2)
     ingest, attempt = begun(trouble, "moving", ["a", "b"])
     with blocking.AdminClient({"bootstrap.servers": trouble.cluster.bootstrap}) as admin:
@@ -189,8 +191,8 @@ def test_replicas_move_while_records_are_staged(trouble: Dying) -> None:
 
 @pytest.mark.checklist("R33")
 def test_who_came_into_sync_between_staging_and_decision_leads_what_was_decided(trouble: Dying) -> None:
-    """The follower was away while records were staged. It is back in sync, with what was staged; the leader dies
-    before it attaches anything, and the follower attaches from what it has."""
+    """The follower was down while records were staged. It is in sync again and has them. The leader dies before it
+    links anything, and the follower links its own copy."""
     on(trouble, "joined", 2, 3)
     trouble.cluster.brokers[3].kill()
     until(lambda: state(trouble.cluster, "joined").isr == {2})

@@ -81,7 +81,7 @@ def _lives_and_dies(large: Large) -> None:
     until(lambda: large.led(left) == large.partitions)
     topic_id = brokers.at(left).metadata(NAME).topic_id
     until(lambda: all(large.led(number) == large.partitions for number in (1, 2)))
-    # Dead, and its name free, with what is left of it in the store.
+    # The topic is dead and its name is free, with leftovers in the store.
     left = large.killed_when(lambda at: brokers.at(at).delete(topic_id), lambda: b'"id"' not in large.data())
     until(lambda: brokers.at(left).metadata(NAME).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     again = brokers.at(left).create(NAME, 2)

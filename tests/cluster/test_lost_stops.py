@@ -29,7 +29,7 @@ SETTINGS = {"replica.lag.time.max.ms": "1000", "replica.socket.timeout.ms": "100
 
 
 class Lossy(Everywhere):
-    """Brokers whose StopReplica can be lost."""
+    """Brokers that can lose StopReplica."""
 
     def __init__(self, cluster: BrokerCluster, folder: Path) -> None:
         super().__init__(cluster)
@@ -59,7 +59,7 @@ class Lossy(Everywhere):
         return topic_id
 
     def announced(self, number: int, topic_id: Uuid) -> str:
-        """The partitions whose removal a broker announces at WARN, if it names the time as the settings have it."""
+        """The partitions whose removal a broker announces at WARN, with the deadline that the settings imply."""
         for line in self.cluster.brokers[number].console.read_text().splitlines():
             found = re.search(r" WARN .*partitions (\S+) will be removed from disk after (\S+)", line)
             if found is None or str(topic_id) not in line:
@@ -130,7 +130,7 @@ def test_the_first_full_request_alone_settles_what_a_broker_missed(lossy: Lossy)
 
 @pytest.mark.checklist(66, 70, 117, 125, "X20", "B1")
 def test_the_full_request_of_the_next_controller_alone_settles_a_deletion(lossy: Lossy) -> None:
-    """The controller dies while no broker has carried out its StopReplica; that of the next one is lost, too."""
+    """The controller dies before any broker has executed its StopReplica; the next controller's is lost, too."""
     controller = lossy.controller()
     others = sorted({1, 2, 3} - {controller})
     doomed = lossy.replicated("doomed", others)
@@ -164,7 +164,7 @@ def test_a_stop_that_fails_is_repeated_after_a_while(lossy: Lossy) -> None:
     heard_at = [one["at"] for one in lossy.heard(deaf).said("StopReplicaRequest", topic_id)]
     pauses = [later - earlier for earlier, later in itertools.pairwise(heard_at)]
     assert min(pauses) > 0.9 * RETRY_S
-    # A broker that has carried it out is not asked again.
+    # A broker that has executed it does not get it again.
     assert len(lossy.heard(third).said("StopReplicaRequest", topic_id)) == 1
 
 

@@ -1,4 +1,4 @@
-"""What a scraper sees of a cluster, under Kafka's names, while a broker is killed and comes back."""
+"""Metrics of a cluster, under Kafka's names, while a broker is killed and returns."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def test_a_broker_is_killed_and_comes_back(cluster: Cluster) -> None:
 
     cluster.start_broker(2)
     cluster.settle()
-    # The preferred leader leads again without being told.
+    # The preferred leader leads again without a request.
     for name, expected in quiet.items():
         all_are(name, expected)
     assert total(cluster, f"{REPLICAS}_isrexpands_total") > before["isrexpands"]
     assert total(cluster, "kafka_controller_controllerstats_uncleanleaderelections_total") == 0
-    # A broker that has just come back has not asked any leader yet.
+    # A restarted broker has not fetched from any leader yet.
     until(lambda: scrape(cluster.brokers[2]).get('kafka_server_replicafetchermanager_maxlag{clientid="Replica"}') == 0)
     until(lambda: scrape(cluster.brokers[2]).get('kafka_server_fetcherstats_requests_total{leader="1"}', 0) > 0)
 

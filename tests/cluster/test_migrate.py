@@ -66,7 +66,7 @@ def known(bootstrap: str) -> dict[str, Any]:
         del deletion["remaining_ms"]
         for part in deletion["partitions"]:
             del part["remaining_ms"]
-    # The broker and its lives are other ones; what it holds is not.
+    # The broker epoch and its incarnation change; its data does not.
     return {
         "id": commands(bootstrap, "cluster", "id"),
         "topics": [
@@ -115,14 +115,14 @@ MIN_ISR = "log.retention.ms=99000000"
 
 
 def settings_of(cluster: Cluster, data: Path) -> list[str]:
-    """Those of broker 1 in the cluster."""
+    """The settings of broker 1 in the cluster."""
     return [f"{name}={value}" for name, value in cluster_settings(1, cluster.zookeeper.address).items()] + [
         f"log.dirs={data}"
     ]
 
 
 def run(cluster: Cluster, data: Path, *, code: int = 0) -> str:
-    """The command; what it says."""
+    """Run the command and return its output."""
     sets = [part for setting in settings_of(cluster, data) for part in ("--set", setting)]
     command = [sys.executable, "-m", "pybroker", "metadata", "migrate", "--to", "zookeeper", "--yes", *sets]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -157,7 +157,7 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
 
         for step in STEPS[:3]:
             dies(cluster, data, step)
-            # ZooKeeper is refused, to others too: what is not there yet would be taken for deleted.
+            # ZooKeeper is refused, also by other brokers: missing topics would look deleted.
             assert "metadata to this ZooKeeper is not complete" in refusal(cluster.brokers[2])
         # Until the seal the broker may go on alone, and what changes then goes along with the next run.
         with alone:

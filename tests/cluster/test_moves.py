@@ -104,7 +104,7 @@ def test_a_broker_is_drained_and_comes_back_into_use(cluster: Cluster) -> None:
     assert replicas(cluster) == before
 
     assert "Moved." in run(cluster, "cluster", "drain", "3", "--yes", "--wait", "--timeout", "120").stdout
-    # The command has asked the controller; the broker that is asked here may hear of it a moment later.
+    # The command has asked the controller; this broker may learn of the change a moment later.
     until(lambda: 3 not in on_each(cluster) and all(len(found) == 2 for found in replicas(cluster)))
     assert run(cluster, "cluster", "drain", "3", "--yes").stdout == "All replicas are already in place.\n"
     assert read(cluster) == set(RECORDS)

@@ -17,7 +17,7 @@ from tests.support.cluster import SESSION_MS, until
 from tests.wire.client import WireClient
 
 RATE = 0.01
-"""A partition in a hundred seconds: what is owed is not earned while a test runs."""
+"""One partition in a hundred seconds: a client's debt is not paid off while a test runs."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def bounded(cluster: Cluster, client_id: str, **names: str) -> None:
 
 
 def ask(cluster: Cluster, broker: int, client_id: str, request: Any, version: int) -> Any:
-    """On a connection of its own: who is told to wait is not read meanwhile."""
+    """On its own connection: the broker does not read from a throttled client."""
     with WireClient(cluster.brokers[broker].port, client_id=client_id) as wire:
         return wire.call(request, version)
 
@@ -127,7 +127,7 @@ def test_a_users_quota_goes_with_the_user(cluster: Cluster) -> None:
         for broker, client_id in ((2, "b"), (3, "c"), (1, "d")):
             refused = ask(cluster, broker, client_id, creation(f"of-{client_id}"), 7)
             assert codes(refused) == [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
-        # A topic that is made because somebody asks for it is counted as well; who asks is told to ask again.
+        # Topics that are created on first use count as well; the client gets a retriable error.
         wanted = m.MetadataRequest_MetadataRequestTopic(name="wished")
         asked = m.MetadataRequest(topics=[wanted], allow_auto_topic_creation=True)
         (topic,) = ask(cluster, 2, "e", asked, 9).topics

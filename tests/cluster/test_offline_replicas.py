@@ -1,5 +1,4 @@
-"""Offline replicas in Metadata and DescribeTopicPartitions: those whose broker is not alive, in sync or not, and no
-other."""
+"""Offline replicas in Metadata and DescribeTopicPartitions: exactly those whose broker is not alive, in sync or not."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""KIP-207: a new leader whose high watermark has not reached the start of its epoch does not answer with an end that is
-behind what clients know already."""
+"""KIP-207: a new leader whose high watermark is below the start of its epoch does not return an end offset below one
+that clients have seen."""
 
 from __future__ import annotations
 

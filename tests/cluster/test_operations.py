@@ -81,7 +81,7 @@ def test_what_is_being_deleted_where(cluster: Cluster) -> None:
         return only
 
     until(lambda: replica()["state"] == "staged")
-    # The broker that has it says how much it is, whoever is asked first.
+    # The broker that has the data reports its size, whichever broker is asked first.
     assert (replica()["broker"], replica()["partition"]) == (3, 0)
     assert replica()["bytes"] is not None
     assert "3:staged:" in run(cluster, "describe").stdout
@@ -125,7 +125,7 @@ def test_a_broker_that_is_dead(cluster: Cluster) -> None:
 
 
 def test_a_dead_machine_is_replaced(cluster: Cluster) -> None:
-    """Same number, empty disks: what it had is copied from the others."""
+    """Same id, empty disks: the broker copies its data from the others."""
     with blocking.Producer({"bootstrap.servers": cluster.bootstrap}) as producer:
         for number in range(30):
             producer.send("orders", b"%d" % number, partition=number % 3)

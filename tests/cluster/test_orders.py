@@ -1,6 +1,5 @@
-"""What a broker makes of a controller's orders that are late, incomplete or wrong: what it holds stays, and stays in
-service, unless an order proves that it is to go.
-"""
+"""A broker's reaction to late, incomplete or wrong orders of a controller: its replicas stay in service unless an order
+proves that they must go."""
 
 from __future__ import annotations
 
@@ -29,14 +28,14 @@ DELETED = -2
 
 
 class Ordered(Everywhere):
-    """Brokers, one of which is told what no controller says."""
+    """Brokers, one of which gets messages that no controller sends."""
 
     def __init__(self, cluster: Any, state: ClusterState) -> None:
         super().__init__(cluster)
         self.state = state
 
     def roles(self) -> tuple[int, int]:
-        """The controller and who is told."""
+        """The controller and the broker that gets the messages."""
         until(lambda: self.state.brokers() == {1, 2, 3} and self.state.controller() is not None)
         controller = self.state.controller()
         assert controller is not None
@@ -136,7 +135,7 @@ def test_what_an_earlier_controller_has_said_or_was_said_to_an_earlier_life(brok
 
 @pytest.mark.checklist("B14", "R27")
 def test_what_is_said_to_an_earlier_life_before_the_next_one_has_registered(brokers: Ordered, tmp_path: Path) -> None:
-    """A controller that has not missed the broker yet goes on telling it what it was about to tell."""
+    """A controller that has not noticed the failure yet continues to send the broker its messages."""
     controller, told = brokers.roles()
     topic_id = brokers.led_by(controller, "between")
     life, epoch = brokers.state.life(told), brokers.state.controller_epoch()
@@ -159,8 +158,8 @@ def test_what_is_said_to_an_earlier_life_before_the_next_one_has_registered(brok
 
 @pytest.mark.checklist(64, "A11", "A14", "A15", "R30", "X37", "D5")
 def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
-    """INCREMENTAL, of no type, of a type that nobody knows; and FULL, where everything else that the controller says
-    contradicts it."""
+    """INCREMENTAL, without a type, and of an unknown type; and a FULL that contradicts the controller's other messages.
+    """
     _, told = brokers.roles()
     brokers.led_by(told, "unnamed")
     for kind in (INCREMENTAL, 0, 7, -1, FULL):

@@ -1,5 +1,4 @@
-"""Several who write the same: settings through two brokers at once, and somebody who writes to ZooKeeper past the
-controller."""
+"""Concurrent writers: settings through two brokers at once, and direct writes to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -74,7 +73,8 @@ def test_what_is_appended_through_two_brokers_at_once_all_holds(cluster: BrokerC
 
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: a znode is written past the controller")
 def test_somebody_writes_past_the_controller(cluster: BrokerCluster) -> None:
-    """The controller does not know what is there any more. One that reads it anew decides; no broker ends."""
+    """The controller no longer knows the state of the store. A controller that reads it again decides; no broker stops.
+    """
     made(cluster, "overwritten")
     broker = cluster.brokers[1]
     assert alter(broker, "overwritten", SET, "retention.ms", "1000") == 0

@@ -112,7 +112,7 @@ def test_each_broker_tells_and_moves_what_its_own_disks_have(
     admin.incremental_alter_configs({leader: [AlterConfigOp(rate, "1000")]})
     where = TopicPartition("disks", 0)
     other = {broker: "two" if found == ("one",) else "one" for broker, found in before.items() if found}
-    # The broker itself says so: it must not move the replica before.
+    # The broker confirms it itself: it must not move the replica earlier.
     until(lambda: admin.describe_configs([leader]).all()[leader][rate].value == "1000")
     admin.alter_replica_log_dirs(
         {(where, broker): str(cluster.brokers[broker].folder / name) for broker, name in other.items()}
@@ -141,7 +141,7 @@ def test_kafkas_tools_say_and_change_what_each_broker_has(cluster: BrokerCluster
         shown = tool("kafka-topics", "--describe", "--under-replicated-partitions", "--topic", "tooled")
         return re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: (\S+)\s+Isr: (\S+)", shown)
 
-    # The broker that the tool asks may hear of it later than others.
+    # The broker that the tool asks may learn of it later than others.
     until(lambda: under_replicated() == [("1", "2", "4,2", "2"), ("2", "2", "2,4", "2")])
     cluster.brokers[4].start()
     until(lambda: [one.isr for one in shown_by(admin, "tooled")] == [{1, 3}, {2, 4}, {2, 4}])

@@ -29,7 +29,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": "1000",
     "auto.leader.rebalance.enable": "false",
     "min.insync.replicas": "2",
-    # What a power cut can take in os mode: everything since the last look.
+    # In os mode a power cut can remove everything since the last check.
     "log.flush.interval.messages": "100000",
 }
 REPLICAS = [2, 3, 1]
@@ -145,7 +145,7 @@ def test_all_machines_lose_power_at_once(machines: Machines) -> None:
 
 @pytest.mark.checklist("C2", "R29")
 def test_all_machines_lose_power_while_all_are_written_to(machines: Machines) -> None:
-    """Each leads a partition and follows two, and what was written last is in their journals only."""
+    """Each broker leads a partition and follows two, and the last writes are only in their journals."""
     if flush_mode(machines) == "os":
         pytest.skip("what was not flushed may be gone in this mode")
     writers = {}
@@ -204,8 +204,8 @@ def lose_disk(machines: Machines, number: int) -> None:
 
 @pytest.mark.checklist("R29", "C8")
 def test_an_empty_disk_does_not_lead_what_only_it_had(machines: Machines) -> None:
-    """The last one in sync comes back with an empty disk. The others keep what they have: they do not follow it into
-    nothing. Where somebody allows an unclean election one of them leads."""
+    """The last in-sync replica returns with an empty disk. The others keep their records and do not truncate to it. If
+    unclean elections are allowed, one of them leads."""
     name = f"emptied-{flush_mode(machines)}"
     create(machines.cluster, name, [2, 3], min_insync_replicas="1")
     produce_as_leader(machines.cluster.brokers[2], name, "kept")
@@ -235,7 +235,7 @@ def test_an_empty_disk_does_not_lead_what_only_it_had(machines: Machines) -> Non
 
 @pytest.mark.checklist("R29")
 def test_an_empty_disk_is_filled_by_the_others(machines: Machines) -> None:
-    """It was in sync and does not lead before it has everything again, though it is asked for first."""
+    """It was in sync and does not lead before it has all records again, although it is the preferred leader."""
     name = f"filled-{flush_mode(machines)}"
     create(machines.cluster, name, REPLICAS)
     for number in range(5):

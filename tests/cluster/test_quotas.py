@@ -1,5 +1,5 @@
-"""Quotas of clients in a cluster: what is set at one broker holds at each of them, each for itself, and goes on to hold
-when brokers come back and the controller is another."""
+"""Client quotas in a cluster: a quota set at one broker applies at each broker separately, also after restarts and
+under another controller."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def connected(cluster: Cluster, broker: int, client_id: str) -> WireClient:
 
 
 def waits_after(cluster: Cluster, broker: int, client_id: str, topic: str) -> int:
-    """Milliseconds that a client is told to wait when it has used up what may come at once, and a little more."""
+    """The throttle time of a client that has used up its burst, and a little more."""
     with connected(cluster, broker, client_id) as wire:
         assert produce(wire, topic, 9 * RATE) == 0
         return produce(wire, topic, 2 * RATE)
@@ -56,7 +56,7 @@ def test_what_is_set_at_one_broker_holds_at_each(cluster: Cluster, at: int) -> N
     alter(cluster.brokers[at].bootstrap, client_id, producer_byte_rate=RATE)
     other = 3 - at
     with connected(cluster, other, client_id) as wire:
-        # The other one hears of it from the controller.
+        # The other broker learns of it from the controller.
         until(lambda: produce(wire, topics[other], 12 * RATE) > 0)
     assert waits_after(cluster, at, client_id, topics[at]) > 0, "each for itself: here nothing was used yet"
 

@@ -1,4 +1,5 @@
-"""Replicas move to other brokers while clients write and read; whatever dies on the way, they arrive or stay."""
+"""Replicas move to other brokers while clients write and read; whichever broker dies, the moves complete or the
+replicas stay."""
 
 from __future__ import annotations
 
@@ -130,7 +131,7 @@ def test_a_broker_that_was_down_cleans_up_what_was_reassigned_away(
     assert on_disk(cluster, "away")[1] == {0}
     cluster.brokers[1].start()
     until(lambda: on_disk(cluster, "away") == {1: set(), 2: {0, 1}, 3: {0, 1}, 4: set()})
-    # It gets the replica back, and finds what it had.
+    # It gets the replica back and finds its old data.
     admin.alter_partition_reassignments({TopicPartition("away", 0): [1, 2]})
     until(lambda: not under_way(admin, "away"))
     until(lambda: on_disk(cluster, "away")[1] == {0})
@@ -141,11 +142,11 @@ def test_a_broker_that_was_down_cleans_up_what_was_reassigned_away(
 def test_what_is_under_way_outlives_brokers_and_controllers(
     cluster: BrokerCluster, admin: blocking.AdminClient
 ) -> None:
-    """The broker that is to get replicas dies, then the controller: reassignments wait, are taken back, replaced, or
-    end with a deletion, which wins."""
+    """The target broker dies, then the controller: reassignments wait, are cancelled, replaced, or end with a deletion,
+    which wins."""
     controller = admin.describe_cluster().controller
     assert controller is not None
-    # The new broker is not the controller, which is asked while that is paused.
+    # The new broker is not the controller, which has to decide while that one is paused.
     one, two, three, new = sorted(cluster.brokers, key=lambda number: (number != controller.id, number))
     create(admin, "kept", (one, two), (two, one), (one, three))
     create(admin, "gone", (one, two))
@@ -190,7 +191,8 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
 def test_the_controller_dies_when_it_has_written(
     cluster: BrokerCluster, admin: blocking.AdminClient, moment: str
 ) -> None:
-    """Nobody was told yet, or not everybody: the next controller tells them, also who is to delete."""
+    """No broker, or only some, got the order: the next controller sends it to all, also to those that remove replicas.
+    """
     controller = admin.describe_cluster().controller
     assert controller is not None
     one, two, three = (number for number in cluster.brokers if number != controller.id)
@@ -274,7 +276,7 @@ def test_what_is_copied_is_throttled_and_what_is_in_sync_is_not(
     admin.incremental_alter_configs({one: [AlterConfigOp(rate, "100000000") for rate in rates] for one in brokers})
     until(lambda: not under_way(admin, "slow"))
     run_tool("kafka-reassign-partitions", [*tool, "--verify"])
-    # The broker that is asked may hear of it later than the one that the tool has asked.
+    # This broker may learn of it later than the one that the tool has asked.
     until(lambda: admin.describe_configs([topic]).all()[topic]["leader.replication.throttled.replicas"].value == "")
 
     def unthrottled() -> bool:

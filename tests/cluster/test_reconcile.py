@@ -1,6 +1,5 @@
-"""What a broker that was away makes of its disk: topics that were deleted, or deleted and made again, while it was
-down; directories that nobody knows of.
-"""
+"""What a restarted broker does with its disk: topics that were deleted, or deleted and re-created, while it was down;
+unknown directories."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 @pytest.mark.checklist(3, 4, 6, 7, 65, 66, 69, 79, 105, 110, 112, 113, 114, 119, 128)
 @pytest.mark.checklist(52, *range(60, 64), 83, 84, 103, "A5", "R11", "R30", "A4")
 def test_a_broker_that_was_down_while_topics_were_deleted_and_made_again(brokers: Everywhere) -> None:
-    """It says nothing any more, and nobody has noticed yet: the new incarnation has a replica on it, too."""
+    """It no longer responds, and no broker has noticed yet: the new incarnation has a replica on it, too."""
     controller = brokers.controller()
     number, other = sorted({1, 2, 3} - {controller})
     away, lives = brokers.cluster.brokers[number], brokers.at(controller)
@@ -61,7 +60,8 @@ def test_a_broker_that_was_down_while_topics_were_deleted_and_made_again(brokers
 
 @pytest.mark.checklist(5, 59, 65, 70, 124, "X38", "R30", "A10")
 def test_a_replica_that_was_moved_away_while_its_broker_was_down(brokers: Everywhere) -> None:
-    """The topic lives; what the broker has of it goes after the delay, and comes back when it gets a replica again."""
+    """The topic exists; the broker's data of it is removed after the delay, or returns when the broker gets a replica
+    again."""
     controller = brokers.controller()
     number, other = sorted({1, 2, 3} - {controller})
     away, lives = brokers.cluster.brokers[number], brokers.at(controller)
@@ -77,7 +77,7 @@ def test_a_replica_that_was_moved_away_while_its_broker_was_down(brokers: Everyw
     (aside,) = brokers.staged(number, topic_id)
     assert b"one" in brokers.records_of(number, f"deleting/{aside.name}")
     assert not (away.data_dir / "moved-0").exists()
-    # The request had the id alone; who reads the log gets the name, too.
+    # The request had only the id; the log line has the name, too.
     line = f"topic moved (id {topic_id}), partitions 0 will be removed from disk after"
     until(lambda: line in away.console.read_text())
     until(lambda: lives.deletions(topic_id) == [])
@@ -127,7 +127,8 @@ def test_what_nobody_knows_of_is_put_aside_and_never_removed(brokers: Everywhere
 
 @pytest.mark.checklist(70, "A11", "X27", "R30")
 def test_more_than_a_tenth_that_nobody_knows_of_waits_for_an_operator(brokers: Everywhere) -> None:
-    """Nothing of it is touched, the rest is served; and everything is put aside when he has said that it is right."""
+    """No stray replica is touched, and the rest is served. All strays are staged after the operator has confirmed it.
+    """
     controller = brokers.controller()
     number = max({1, 2, 3} - {controller})
     away = brokers.cluster.brokers[number]

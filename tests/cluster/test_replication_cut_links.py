@@ -57,7 +57,8 @@ def another_leads(network: Network, topic: str, writer: Writer) -> None:
     def replaced() -> bool:
         found = state(network.cluster, topic)
         if found.isr == {2}:
-            # The machine stood still for so long that both followers had left before: who is alone is not replaced.
+            # The machine paused for so long that both followers had left the ISR before: the only member is not
+            # replaced.
             network.links.heal()
             until(lambda: state(network.cluster, topic).isr == {1, 2, 3})
             network.links.cut_off(2, ZOOKEEPER)
@@ -68,7 +69,7 @@ def another_leads(network: Network, topic: str, writer: Writer) -> None:
 
 
 def nobody_acknowledges(network: Network, topic: str, writer: Writer) -> None:
-    """Alone it cannot shrink the set of those in sync: the controller does not hear it."""
+    """Cut off, it cannot shrink the ISR: its proposals do not reach the controller."""
     before = writer.acknowledged
     answer = produce(network.cluster.brokers[2], topic, "alone", timeout_ms=1_500)
     assert answer.error_code in (7, 19, 20)  # timed out, or not enough replicas
@@ -77,20 +78,20 @@ def nobody_acknowledges(network: Network, topic: str, writer: Writer) -> None:
 
 
 def the_writer_waits(network: Network, topic: str, writer: Writer) -> None:
-    """Nobody else notices that clients do not reach the leader."""
+    """No other broker notices that clients do not reach the leader."""
     produce_as_leader(network.cluster.brokers[2], topic, "near")
     assert state(network.cluster, topic).isr == {1, 2, 3}
 
 
 SHAPES: dict[str, tuple[list[tuple[int | str, int | str]], Callable[[Network, str, Writer], None]]] = {
-    # What the leader says does not reach a follower; what a follower says does not reach the leader.
+    # The leader's messages do not reach a follower; a follower's messages do not reach the leader.
     "leader-unheard": ([(2, 3)], a_follower_leaves),
     "follower-unheard": ([(3, 2)], a_follower_leaves),
     # 2 and 3 do not see each other, both see 1: a bridge.
     "bridge": ([(2, 3), (3, 2)], a_follower_leaves),
     # Its session ends; it does not know.
     "no-zookeeper": ([(2, ZOOKEEPER), (ZOOKEEPER, 2)], another_leads),
-    # Its session lives on.
+    # Its session stays alive.
     "no-peers": ([(2, 1), (1, 2), (2, 3), (3, 2)], nobody_acknowledges),
     # Brokers see each other, clients do not see the leader.
     "no-clients": ([(2, CLIENTS), (CLIENTS, 2)], the_writer_waits),
@@ -109,7 +110,7 @@ def test_what_was_acknowledged_is_there_once_when_the_leader_does_not_reach_zook
 
 
 def cut_links(network: Network, shape: str) -> None:
-    """Cut links while a client writes, then look at all replicas."""
+    """Cut links while a client writes, then compare all replicas."""
     cuts, meanwhile = SHAPES[shape]
     make_controller(network.cluster, 1)
     create(network.cluster, shape, [2, 3, 1])
@@ -135,8 +136,8 @@ def cut_links(network: Network, shape: str) -> None:
 
 @pytest.mark.checklist("R27", "FD1", "B3")
 def test_a_paused_leader_is_replaced_and_its_word_is_void(network: Network) -> None:
-    """Killed ones are in test_under_load.py. It is stopped with SIGSTOP until its session is over; when it goes on,
-    it believes for a moment that it leads."""
+    """Killed leaders are in test_under_load.py. This one is stopped with SIGSTOP until its session ends; when it
+    resumes, it believes for a moment that it leads."""
     create(network.cluster, "paused", [2, 3, 1])
     writer = Writer(network.cluster, "paused")
     writer.start()
@@ -154,7 +155,7 @@ def test_a_paused_leader_is_replaced_and_its_word_is_void(network: Network) -> N
 
 @pytest.mark.checklist("R28", "FD7")
 def test_leaders_change_again_and_again_with_no_new_records(network: Network) -> None:
-    """Leader epochs without a record in them mislead nobody about what to cut off (KIP-101, KIP-279)."""
+    """Leader epochs without records do not cause a wrong truncation (KIP-101, KIP-279)."""
     create(network.cluster, "restless", [2, 3])
     produce_as_leader(network.cluster.brokers[2], "restless", "first")
     before = same_logs(network.cluster, "restless")

@@ -1,4 +1,4 @@
-"""Disks of one broker fail or give back something else: others lead what was there, and its replicas catch up."""
+"""Disks of one broker fail or return corrupt data: other brokers lead its partitions, and its replicas catch up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.wire.client import WireClient
 
 
 class TwoDisks:
-    """The cluster, and the second log directory of broker 2, which fails when told to."""
+    """The cluster, and the second log directory of broker 2, which fails on demand."""
 
     def __init__(self, cluster: BrokerCluster, directory: Path, disk: LoopDisk | None) -> None:
         self.cluster = cluster
@@ -67,8 +67,8 @@ def led(cluster: BrokerCluster, topic: str) -> list[int]:
 
 @pytest.mark.checklist("C9", "C11", "C12")
 def test_others_lead_what_was_on_a_disk_that_fails(disks: TwoDisks) -> None:
-    """And only that: the broker goes on with its other disk. A read or write that fails is enough; nobody has to stop
-    the broker."""
+    """And only that one: the broker continues with its other disk. A failed read or write is enough; the broker is not
+    restarted."""
     cluster = disks.cluster
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics(
@@ -125,8 +125,8 @@ def everything(cluster: BrokerCluster, topic: str) -> list[bytes]:
 
 @pytest.mark.checklist("C6")
 def test_a_leader_with_a_damaged_batch_gives_its_leadership_up(disks: TwoDisks) -> None:
-    """The batch is in a closed segment. The follower that is to copy it notices; another replica leads then, and the
-    damaged one is copied anew. Nobody is given what is damaged, and nothing is lost."""
+    """The batch is in a closed segment. A follower that copies it notices; another replica leads then, and the damaged
+    one is copied again. No client gets the damaged batch, and no record is lost."""
     cluster = disks.cluster
     create(cluster, "damaged", [2, 1, 3], segment_bytes=str(1 << 20))
     wanted = [f"{number} " + 900_000 * "x" for number in range(4)]

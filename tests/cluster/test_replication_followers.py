@@ -1,5 +1,5 @@
-"""Followers that fall behind, come and go, or are not who they say: nothing is lost, no gap, and nobody counts
-who should not."""
+"""Followers that lag, restart, or claim a wrong identity: no record is lost, there is no gap, and no wrong replica
+counts for commits."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def test_followers_that_come_and_go_again_and_again(network: Network) -> None:
 
 @pytest.mark.checklist("FD12")
 def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network: Network) -> None:
-    """The producer is told that its records are written and not on enough brokers; the next one is refused before."""
+    """The producer learns that its records are written but not on enough brokers; the next one is refused before the
+    write."""
     create(network.cluster, "few", [2, 3], min_insync_replicas="2")
     produce_as_leader(network.cluster.brokers[2], "few", "first")
 
@@ -108,7 +109,7 @@ def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network:
 
 @pytest.mark.checklist("FD16")
 def test_a_follower_slower_than_retention_begins_anew_where_the_leader_does(network: Network) -> None:
-    """What it lacks is gone at the leader: it has all that is left, without a gap."""
+    """The leader no longer has the records that it lacks: it copies all remaining ones, without a gap."""
     create(network.cluster, "retained", [2, 3], segment_bytes=str(1 << 20), retention_bytes=str(2 << 20))
     produce_as_leader(network.cluster.brokers[2], "retained", "old")
     same_logs(network.cluster, "retained")
@@ -142,7 +143,7 @@ def test_a_log_that_starts_within_a_batch_is_copied(network: Network) -> None:
         with blocking.AdminClient({"bootstrap.servers": network.cluster.brokers[1].bootstrap}) as admin:
 
             def moved() -> bool:
-                # Not beyond what is committed, which the leader knows once it has heard that the follower has left.
+                # Only up to the high watermark, which the leader advances once it knows that the follower has left.
                 try:
                     admin.delete_records({TopicPartition("within", 0): 5}).all()
                 except KafkaError as error:
@@ -215,8 +216,8 @@ def fetched(client: WireClient, topic: Uuid, epoch: int, *, replica: int, life: 
 
 @pytest.mark.checklist("B13", "B14", "FD18")
 def test_the_earlier_life_of_a_broker_counts_no_more(network: Network) -> None:
-    """Broker 3 comes back with an empty disk, before which its leader has asked to take it in: that word is void
-    (KIP-903). So are orders to it, and claims and questions from it, of that life (KIP-380)."""
+    """Broker 3 returns with an empty disk after its leader has proposed it for the ISR: the proposal is void (KIP-903).
+    So are orders to it, and its proposals and requests, of the earlier broker epoch (KIP-380)."""
     create(network.cluster, "lives", [2, 3, 1])
     produce_as_leader(network.cluster.brokers[2], "lives", "first")
     same_logs(network.cluster, "lives")
@@ -229,7 +230,7 @@ def test_the_earlier_life_of_a_broker_counts_no_more(network: Network) -> None:
     broker.start()
     found = topic_id(broker, "lives")
     now = state(network.cluster, "lives")
-    # The leader had heard the earlier life when it asked.
+    # The leader knew the earlier broker epoch when it proposed.
     late = wire.AlterPartitionRequest_AlterPartitionPartition(
         partition_index=0,
         leader_epoch=now.epoch,
@@ -267,7 +268,7 @@ def test_the_earlier_life_of_a_broker_counts_no_more(network: Network) -> None:
 
 
 def test_more_threads_copy_from_each_leader(network: Network) -> None:
-    """`num.replica.fetchers`, while they copy. Linux tells the names of threads."""
+    """`num.replica.fetchers` threads while they copy. Linux shows the names of threads."""
     with blocking.AdminClient({"bootstrap.servers": network.cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic("threads", replica_assignments={index: [2, 3] for index in range(6)})])
         for count in (3, 1):

@@ -1,4 +1,4 @@
-"""Brokers log in to each other, nobody else is served where they talk, and who may do what is the same everywhere."""
+"""Brokers log in to each other, their listener serves no one else, and authorization is the same on every broker."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def jaas(mechanism: str, user: str, users: tuple[str, ...] = ()) -> str:
-    """As whom a broker logs in; with PLAIN also who there is."""
+    """The user as which a broker logs in; with PLAIN also the users that exist."""
     module = f"org.apache.kafka.common.security.{MODULES.get(mechanism, 'scram.ScramLoginModule')}"
     known = "".join(f' user_{one}="{kit.password_of(one)}"' for one in users)
     return f'{module} required username="{user}" password="{kit.password_of(user)}"{known};'
 
 
 class SecureBroker:
-    """The listeners of one broker: PLAINTEXT, where nobody may do anything, SASL for clients, BETWEEN for brokers."""
+    """The listeners of one broker: PLAINTEXT, where all requests are denied, SASL for clients, BETWEEN for brokers."""
 
     def __init__(self, broker: ClusterBroker, mechanism: str) -> None:
         self.process = broker
@@ -142,7 +142,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 def test_brokers_log_in_to_each_other(tmp_path: Path) -> None:
-    """Without an authorizer: whoever logs in as the brokers do is one, other users are not."""
+    """Without an authorizer, every client that logs in as the brokers' user is a broker; other users are not."""
     with secure_cluster(tmp_path, "PLAIN", {}) as running:
         acknowledged_by_all(running, "copied")
         with WireClient(running[1].process.between_port, interbroker=True) as stranger:
@@ -161,7 +161,7 @@ def test_brokers_log_in_with_an_authorizer(brokers: dict[int, SecureBroker]) -> 
 
 
 def between(broker: SecureBroker, user: str, password: str | None = None) -> Any:
-    """What a broker's listener for brokers makes of a client of ours that logs in by SCRAM."""
+    """The response of a broker's listener for brokers to a client that logs in by SCRAM."""
     settings = {**broker.login(user, "SCRAM-SHA-512"), "bootstrap.servers": f"127.0.0.1:{broker.process.between_port}"}
     with blocking.AdminClient(settings | ({"sasl.password": password} if password else {})) as admin:
         return admin.list_topics()
@@ -169,7 +169,8 @@ def between(broker: SecureBroker, user: str, password: str | None = None) -> Any
 
 @pytest.mark.checklist("R37")
 def test_no_client_is_served_where_brokers_talk(brokers: dict[int, SecureBroker]) -> None:
-    """Not without login, not as a user who is no broker; and who knows a broker's password gets no client's answer."""
+    """Not without login, and not as a user who is not a broker. A client with a broker's password gets no response to
+    clients' requests."""
     with WireClient(brokers[1].process.between_port, interbroker=True) as client:
         client.send(wire.EnvelopeRequest(request_data=b"", client_host_address=b""), 0)
         assert client.is_closed_by_peer()
@@ -242,7 +243,7 @@ OTHERS = [("share.version", 2), ("streams.version", 1), ("transaction.version", 
 
 
 def finalized(broker: SecureBroker) -> list[tuple[str, int]]:
-    """The features that a broker says are in force, and their levels; without those of the metadata log."""
+    """The active features that a broker reports, and their levels; without those of the metadata log."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
     found = [(one.name, one.max_version_level) for one in answer.finalized_features]

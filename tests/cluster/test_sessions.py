@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 def refused(broker: ClusterBroker) -> str:
-    """What a broker says that does not start."""
+    """The last output of a broker that does not start."""
     done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=END_S, check=False)
     assert done.returncode not in (0, -signal.SIGKILL), "it has started"
     assert "Traceback" not in done.stderr, done.stderr
@@ -44,7 +44,7 @@ def refused(broker: ClusterBroker) -> str:
 
 @pytest.mark.checklist("B4")
 def test_zookeeper_is_away_for_less_than_a_session(cluster: BrokerCluster) -> None:
-    """Nobody steps down: same controller, same lives of brokers, same leaders. Records go on, decisions wait."""
+    """No leadership moves: same controller, same broker epochs, same leaders. Records continue, decisions wait."""
     servers = {"bootstrap.servers": cluster.bootstrap}
     with (
         blocking.AdminClient(servers) as admin,
@@ -77,8 +77,8 @@ def test_zookeeper_is_away_for_less_than_a_session(cluster: BrokerCluster) -> No
 
 @pytest.mark.checklist("B3", "B12")
 def test_an_id_that_is_in_use_is_refused(cluster: BrokerCluster, tmp_path: Path) -> None:
-    """A second broker with an id of the cluster does not start, and the first goes on; its own leftover of a life that
-    ended a moment ago stops no broker."""
+    """A second broker with the same id does not start, and the first continues; leftovers of its own ended session do
+    not stop a broker."""
     second = ClusterBroker(tmp_path / "second", 2, cluster.zookeeper.address, dict(cluster.brokers[2].settings))
     second.settings |= {"listeners": f"PLAINTEXT://127.0.0.1:{second.port},BETWEEN://127.0.0.1:{second.between_port}"}
     assert "broker id 2 is in use by a live broker of this cluster; choose another node.id" in refused(second)

@@ -1,5 +1,5 @@
-"""Share groups over brokers: one is killed that leads partitions, groups and their states, and the others go on with
-what it knew."""
+"""Share groups over brokers: a broker that leads partitions, groups and their states is killed, and the others continue
+with its state."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def test_another_broker_goes_on_where_a_killed_one_was(cluster: BrokerCluster) -
 
 
 class Working:
-    """A member in a thread of its own that accepts whatever it is given, until it is told to stop."""
+    """A member in its own thread that accepts every record until it is stopped."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self.accepted: list[str] = []
-        """What the group has heard of."""
+        """The acknowledged records."""
         self.doubtful: list[str] = []
-        """What it may not have heard of: such a record may come again."""
+        """Records whose acknowledgement may be lost: they may be delivered again."""
         self._config = {
             "bootstrap.servers": bootstrap,
             "group.id": group,
@@ -100,15 +100,15 @@ class Working:
                     (self.accepted if heard else self.doubtful).append(record.value)
 
     def stop(self) -> None:
-        """Raises what it ended with, if that was not the order."""
+        """Raise the exception that ended the thread, if any."""
         self._over.set()
         self._work.result(LIMIT_S)
         self._pool.shutdown()
 
 
 def test_members_that_read_go_on_while_everything_moves(cluster: BrokerCluster) -> None:
-    """Each broker dies once, with what it leads of the topic, of the groups and of their states; at last leaders go
-    back to where they were."""
+    """Each broker is killed once, with the partitions that it leads of the topic, the groups and their states; at last
+    leaders move back."""
     group, topic = unique("share"), unique("read")
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic(topic, PARTITIONS, 3)])

@@ -44,7 +44,7 @@ def stop(cluster: BrokerCluster) -> None:
 
 
 def files(broker: ClusterBroker) -> dict[str, bytes]:
-    """Everything in the log directory, but for what says how the last stop was."""
+    """Everything in the log directory except the record of the last stop."""
     found = {}
     for path in sorted(broker.data_dir.rglob("*")):
         if path.is_file() and path.name not in (".lock", ".kafka_cleanshutdown"):
@@ -116,7 +116,7 @@ def test_a_restored_store_is_refused_until_it_is_accepted(brokers: Everywhere, t
     done = accept(cluster.brokers[1])
     assert done.returncode == 0, done.stderr
     cluster.start()
-    # What the backup knows lives again; what it does not is kept, without a time when it goes.
+    # Topics in the backup exist again; other data is kept without a deadline.
     until(lambda: brokers.read("doomed") == ["of doomed"])
     for broker in cluster.brokers.values():
         until(lambda broker=broker: put_aside(broker, later))

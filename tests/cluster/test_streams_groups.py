@@ -36,7 +36,7 @@ SETTINGS = {
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
     with running_cluster(tmp_path_factory.mktemp("streams"), 3, SETTINGS) as cluster:
         with WireClient(cluster.brokers[1].port) as client:
-            # Whoever asks for a coordinator makes the topic of its records.
+            # FindCoordinator creates the topic of the records.
             request = m.FindCoordinatorRequest(coordinator_keys=["any"])
             until(lambda: client.call(request, 4).coordinators[0].error_code == 0)
         until(lambda: isr(cluster, OFFSETS) == [{1, 2, 3}])
@@ -54,7 +54,7 @@ def test_an_application_counts_on_while_its_coordinator_moves(cluster: BrokerClu
     ):
 
         def shared() -> bool:
-            """Each has four active tasks, and the copies of what the other one has."""
+            """Each instance has four active tasks, and standby copies of the other's."""
             return (
                 one.tasks | two.tasks == ALL | COPIES
                 and not one.tasks & two.tasks

@@ -89,7 +89,7 @@ def allow_unclean(cluster: BrokerCluster, at: int, topic: str) -> None:
 @pytest.mark.checklist("C2", "C4", "R29")
 @pytest.mark.parametrize("sessions_end", [True, False], ids=["later", "within-the-session"])
 def test_who_has_most_leads_after_a_power_cut(cluster: BrokerCluster, sessions_end: bool) -> None:
-    """Whoever comes back first; also while what is left of the dead lives is still registered."""
+    """Whichever returns first; also while sessions of the dead brokers are still registered."""
     name = f"most-{sessions_end}".lower()
     create(cluster, name, [2, 3, 1])
     for value in "abcd":
@@ -115,7 +115,7 @@ def test_who_has_most_leads_after_a_power_cut(cluster: BrokerCluster, sessions_e
 
 @pytest.mark.checklist("C8", "R29")
 def test_who_does_not_come_back_is_waited_for_until_an_operator_decides(cluster: BrokerCluster) -> None:
-    """Nobody knows what the missing one has. The log names it, and what does without it."""
+    """The log end of the missing replica is unknown. The log names it, and the partitions that do without it."""
     create(cluster, "waiting", [2, 3])
     produce_as_leader(cluster.brokers[2], "waiting", "a", "b")
     produce_as_leader(cluster.brokers[2], "waiting", "c")
@@ -125,7 +125,7 @@ def test_who_does_not_come_back_is_waited_for_until_an_operator_decides(cluster:
     for number in (1, 2):
         cluster.brokers[number].start()
     until(lambda: "brokers 3 are back, which may have records" in told())
-    # The broker that is asked may show it a moment after the controller has said so.
+    # This broker may show it a moment after the controller's decision.
     until(lambda: state(cluster, "waiting").leader == -1)
     allow_unclean(cluster, 1, "waiting")
     until(lambda: state(cluster, "waiting").leader == 2)
@@ -136,8 +136,8 @@ def test_who_does_not_come_back_is_waited_for_until_an_operator_decides(cluster:
 
 @pytest.mark.checklist("C8", "R29")
 def test_the_last_one_in_sync_is_short_and_says_so(cluster: BrokerCluster) -> None:
-    """Nobody else can lead: what was not flushed is lost, and the operator is told where. Not so in silence, and not
-    by the one that had left before, which is back first."""
+    """No other replica can lead: records that were not flushed are lost, and the log names the partitions. This never
+    happens silently, nor through a replica that had left the ISR and returns first."""
     create(cluster, "standing", [2, 3], min_insync_replicas="1")
     produce_as_leader(cluster.brokers[2], "standing", "a")
     same_logs(cluster, "standing")
@@ -161,7 +161,7 @@ def test_the_last_one_in_sync_is_short_and_says_so(cluster: BrokerCluster) -> No
 
 @pytest.mark.checklist("C7", "R29")
 def test_a_log_that_is_gone_does_not_lead(cluster: BrokerCluster) -> None:
-    """The disk is there, the partition's directory is not: the replica that was to lead lets another one, and copies
+    """The disk is there, the partition's directory is not: the designated leader lets another replica lead and copies
     everything; a follower leaves the ISR before it copies."""
     for name, replicas in (("led", [2, 3, 1]), ("followed", [3, 2, 1])):
         create(cluster, name, replicas)
@@ -179,7 +179,7 @@ def test_a_log_that_is_gone_does_not_lead(cluster: BrokerCluster) -> None:
 
 @pytest.mark.checklist("C8", "R29")
 def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerCluster) -> None:
-    """The others keep what they have; where all are gone there is nothing to keep."""
+    """The others keep their records; where all logs are gone there is nothing to keep."""
     create(cluster, "last", [2, 3])
     produce_as_leader(cluster.brokers[2], "last", "kept")
     same_logs(cluster, "last")
@@ -214,8 +214,8 @@ def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerClus
 @pytest.mark.checklist("C7", "R29")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: the node of the controller is taken")
 def test_a_doubt_is_told_until_a_controller_has_heard_it(cluster: BrokerCluster) -> None:
-    """The first life after the power cut finds no controller, and is killed; nothing has happened to the machine since.
-    What was lost before is lost all the same."""
+    """The broker's first start after the power cut finds no controller and is killed; the machine then stays up.
+    Records that were lost before are still reported as lost."""
     create(cluster, "doubted", [2, 3])
     for value in "abc":
         produce_as_leader(cluster.brokers[2], "doubted", value)

@@ -1,4 +1,4 @@
-"""A cluster with all traffic of brokers and clients under TLS: certificates say who is a broker, and are replaced one
+"""A cluster with TLS for all traffic of brokers and clients: certificates say who is a broker, and are replaced one
 broker at a time while it runs."""
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Stores:
         fresh.rename(self.folder / f"{number}.keystore")
 
     def trust(self, *authorities: Authority) -> None:
-        """Puts these into everybody's truststore, and their lists of nobody beside it."""
+        """Put these certificates into each truststore, with empty revocation lists."""
         self.revoke(*authorities)
         fresh = self.folder / "trusted.fresh"
         fresh.write_text("".join(one.certificate.read_text() for one in authorities))
         fresh.rename(self.folder / "trusted.pem")
 
     def revoke(self, *authorities: Authority, broker: int | None = None) -> None:
-        """Has each authority say who is revoked: nobody, or that broker."""
+        """Let each authority revoke that broker's certificate, or none."""
         names = [] if broker is None else [f"broker-{broker}"]
         fresh = self.folder / "revoked.fresh"
         fresh.write_text("".join(one.revoked(*names).read_text() for one in authorities))
@@ -159,7 +159,7 @@ def test_a_leader_dies_and_certificates_are_replaced(cluster: BrokerCluster, sto
             stores.show(number, other)
             shown = ssl.create_default_context(cafile=str(other.certificate))
             until(lambda number=number, shown=shown: is_shown(cluster.brokers[number], shown))
-        # Who is to connect anew shows the new one, and is let in.
+        # Clients that reconnect see the new certificate and are accepted.
         stores.trust(other)
         for broker in cluster.brokers.values():
             until(lambda broker=broker: readings(broker) > 1)
@@ -188,7 +188,7 @@ def readings(broker: BrokerProcess) -> int:
 
 
 def refusals(broker: BrokerProcess) -> list[str]:
-    """What it says of broker 3."""
+    """Metrics and log lines about broker 3."""
     words = ("cannot connect to a broker broker=3: TLS with ", "certificate revoked")
     return [line for line in broker.console.read_text().splitlines() if all(word in line for word in words)]
 
@@ -203,7 +203,7 @@ def is_shown(broker: BrokerProcess, context: ssl.SSLContext) -> bool:
 
 @pytest.mark.checklist("R37")
 def test_who_shows_a_client_s_certificate_is_no_broker(cluster: BrokerCluster, stores: Stores) -> None:
-    """Neither in the control plane nor in the data plane; who shows none is not even served."""
+    """Neither in the control plane nor in the data plane; without a certificate there is no connection at all."""
 
     def between(identity: Path | None) -> WireClient:
         context = ssl.create_default_context(cafile=str(stores.authority.certificate))

@@ -1,4 +1,5 @@
-"""A broker of three dies at a record that a transaction writes: the next coordinator, or the next leader, goes on."""
+"""One of three brokers dies at a record that a transaction writes: the next coordinator, or the next leader, continues.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Transactions over brokers: partitions that are led by all of them, a coordinator and leaders that are killed in the
-middle. What is committed is there once, what is aborted is not.
-"""
+"""Transactions over brokers: all brokers lead partitions, and a coordinator and leaders are killed in the middle.
+Committed records are there once, aborted ones are not."""
 
 from __future__ import annotations
 
@@ -73,7 +72,8 @@ def seen(cluster: BrokerCluster) -> list[list[str]]:
 
 @pytest.mark.checklist("E7", "E10", "E12", "E13")
 def test_a_coordinator_is_killed_in_the_middle(cluster: BrokerCluster) -> None:
-    """The transaction goes on at the next coordinator, and so does what was decided and not yet written everywhere."""
+    """The transaction continues at the next coordinator, which also completes decisions whose markers were not all
+    written."""
     expected: list[str] = []
     for round_ in range(4):
         # A new producer each time: one that has seen a broker leave waits for it for ever when it was the group's
@@ -94,7 +94,7 @@ def test_a_coordinator_is_killed_in_the_middle(cluster: BrokerCluster) -> None:
             cluster.brokers[gone].start()
             until(lambda: isr(cluster, STATE) == [{1, 2, 3}])
             until(lambda: all(one == {1, 2, 3} for one in isr(cluster, TOPIC)))
-    # Its markers are written behind the answer to the last commit.
+    # Its markers are written after the response to the last commit.
     until(lambda: seen(cluster) == [expected] * PARTITIONS)
     assert committed(cluster.bootstrap, GROUP, SOURCE) == 13
 
@@ -113,7 +113,7 @@ def test_what_nobody_ends_is_aborted_wherever_it_is_led(cluster: BrokerCluster) 
 
 
 def markers_waiting(broker: ClusterBroker) -> float:
-    """That nobody leads their partition."""
+    """Wait until their partition has no leader."""
     address = re.findall(r"Metrics at (http://\S+)", broker.console.read_text())[-1]
     with urllib.request.urlopen(address, timeout=LIMIT_S) as answer:
         shown = re.findall(r"^\w+_unknowndestinationqueuesize (\S+)$", answer.read().decode(), re.MULTILINE)
@@ -142,7 +142,7 @@ def test_a_marker_waits_for_the_only_broker_that_has_its_partition(cluster: Brok
 
 @pytest.mark.checklist("A31", "U3")
 def test_a_transaction_ends_while_one_of_its_topics_is_deleted(cluster: BrokerCluster) -> None:
-    """Every broker dies behind the commit; the topic comes back with the end of the transaction in each partition."""
+    """Every broker dies after the commit; the topic returns with the transaction's end in each partition."""
     name = "gone"
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         topic_id = admin.create_topics([NewTopic(name, 3, 3)]).all()[name].topic_id

@@ -1,4 +1,5 @@
-"""Producers and groups that run while brokers are killed one after another: each record once, and the group goes on."""
+"""Producers and groups run while brokers are killed one after another: each record is there once, and the group
+continues."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ PARTITIONS = 4
 
 
 class Writer(threading.Thread):
-    """Writes numbers until it is told to stop; the producer is idempotent."""
+    """Write numbers until stopped; the producer is idempotent."""
 
     def __init__(self, cluster: BrokerCluster, topic: str) -> None:
         super().__init__(daemon=True)
@@ -83,5 +84,5 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: BrokerCluster) 
             producer.flush()
             until(lambda: found.update(int(one.value) for one in consumer.poll(1.0)) or len(found) == 400)
             consumer.commit()
-    # What was committed before the kill was not read again.
+    # Records committed before the kill were not read again.
     assert found == Counter(range(400))

@@ -23,7 +23,7 @@ LATER = {"delete.topic.delay.ms": "600000"}
 
 
 def nodes(brokers: Everywhere, number: int) -> list[str]:
-    """What the store has of a broker."""
+    """The store's nodes of a broker."""
     with state_of(brokers.cluster) as state:
         return state.known_of(number)
 
@@ -40,7 +40,7 @@ def test_a_dead_broker_is_forgotten_and_loses_nothing_when_it_returns(tmp_path: 
         brokers = Everywhere(cluster)
         controller, other, number = roles(brokers)
         away, asked, lives = cluster.brokers[number], cluster.brokers[other], brokers.at(controller)
-        # It keeps what is deleted for longer than the others.
+        # It keeps deleted data for longer than the others.
         away.stop()
         away.settings |= LATER
         away.start()
@@ -69,7 +69,7 @@ def test_a_dead_broker_is_forgotten_and_loses_nothing_when_it_returns(tmp_path: 
         said = run_tool("kafka-cluster", ["unregister", "--bootstrap-server", asked.bootstrap, "--id", str(number)])
         assert f"Broker {number} is no longer registered." in said
         assert left(brokers, "moved") == {}
-        # One tombstone is kept at most: nobody waits for any of them.
+        # At most one tombstone is kept: no broker waits for one.
         until(lambda: sum(len(lives.deletions(topics[name])) for name in ("waiting", "deleted", "late")) == 1)
         until(lambda: not nodes(brokers, number))
         again = brokers.at(other).call(m.UnregisterBrokerRequest(broker_id=number), 0)
@@ -77,7 +77,7 @@ def test_a_dead_broker_is_forgotten_and_loses_nothing_when_it_returns(tmp_path: 
         assert "BROKER_ID_NOT_REGISTERED" in unregister(asked, number).output
         gone = [name for name in ("waiting", "deleted", "late") if not lives.deletions(topics[name])]
 
-        # Whatever it has is still there: of topics that nobody knows any more it waits for somebody who decides.
+        # Its data is still there: data of unknown topics waits for an operator.
         away.start()
         until(lambda: all(set(receipt(brokers, controller, topics[name]).values()) == {"found"} for name in gone))
         for name, topic_id in topics.items():

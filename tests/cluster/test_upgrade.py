@@ -49,14 +49,14 @@ OffsetForLeaderEpoch."""
 
 
 class Network:
-    """The cluster, and what its brokers say to each other."""
+    """The cluster, and the messages between its brokers."""
 
     def __init__(self, cluster: BrokerCluster, links: Links) -> None:
         self.cluster = cluster
         self.links = links
 
     def asked(self, key: int) -> set[int]:
-        """The versions in which anybody has asked."""
+        """The versions of requests that brokers have sent."""
         return {version for pairs in self.links.asked.values() for found, version in pairs if found == key}
 
     def nodes(self, path: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Network:
             return found
 
     def between(self, source: int, target: int, key: int) -> set[int]:
-        """The versions in which one broker has asked another."""
+        """The versions of requests that one broker has sent to another."""
         asked = self.links.asked.get((source, target), set())
         return {version for found, version in list(asked) if found == key}
 
@@ -169,7 +169,7 @@ def test_old_brokers_replicate_fail_over_and_delete_by_name(network: Network) ->
     writer = Writer(cluster, "moved")
     writer.start()
     writer.goes_on()
-    # The leader dies, comes back, and has what the others have.
+    # The leader dies, restarts, and has the same records as the others.
     cluster.brokers[1].kill()
     writer.goes_on()
     until(lambda: state(cluster, "moved", 2).leader in (2, 3))
@@ -182,7 +182,7 @@ def test_old_brokers_replicate_fail_over_and_delete_by_name(network: Network) ->
     cluster.brokers[controller(cluster)].restart()
     same_logs(cluster, "moved")
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        # A replica goes, and what it had.
+        # A replica is removed with its data.
         admin.alter_partition_reassignments({TopicPartition("moved", 0): [1, 2]})
         until(lambda: not (cluster.brokers[3].data_dir / "moved-0").exists())
         assert same_logs(cluster, "moved")
@@ -194,7 +194,7 @@ def test_old_brokers_replicate_fail_over_and_delete_by_name(network: Network) ->
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic("again", 1, 3)])
     assert read(cluster, "again") == []
-    # Nothing of it showed an id.
+    # None of its messages had an id.
     assert {node["version"] for node in network.nodes("/brokers/topics").values()} == {2}
     assert not any("id" in node for node in network.nodes("/brokers/topics").values())
     for key in (1, 4, 5, 6):
@@ -260,7 +260,7 @@ def test_a_stale_word_by_name_is_fenced_by_epochs(network: Network) -> None:
     assert partition.exists()
     # Its place; a follower may be too slow for the ISR on a loaded machine.
     assert state(cluster, "fenced", target)[:2] == before[:2]
-    # It goes on following, too.
+    # It still follows, too.
     written_to(network, "fenced", "more")
     same_logs(cluster, "fenced", target)
     assert read(cluster, "fenced") == ["kept", "more"]
@@ -287,7 +287,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     assert network.recreate("doomed") == ErrorCode.TOPIC_ALREADY_EXISTS
     assert "doomed" in network.nodes("/admin/delete_topics")
     writer.goes_on()
-    # The first one: it is told by name, as the controller knows no ids, and asks by name.
+    # The first raised broker gets messages by name, because the controller knows no ids, and sends requests by name.
     network.raise_level(first)
     writer.goes_on()
     group.goes_on()
@@ -303,14 +303,14 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     shown = network.nodes("/brokers/topics")
     assert all(shown[name]["id"] == hidden[name] for name in ("stream", "kept"))
     assert "doomed" in network.nodes("/admin/delete_topics")
-    # The one that was down comes back below 2.8: it is told by name, and the deletion is finished so.
+    # The broker that was down returns below 2.8: it gets the deletion by name, and that completes it.
     assert network.recreate("doomed") == ErrorCode.TOPIC_ALREADY_EXISTS
     cluster.brokers[last].start()
     until(lambda: network.recreate("doomed") == 0)
     assert network.nodes("/admin/delete_topics") == {}
     until(lambda: all(path.exists() for path in doomed))
     assert (network.between(first, last, 4), network.between(first, last, 5)) == ({4}, {3})
-    # A name that was given up and taken again while it was down: the word about the one before is not about the next.
+    # A name was deleted and re-created while it was down: the order about the earlier topic does not apply to the next.
     written_to(network, "kept", "old")
     network.in_sync("kept")
     cluster.brokers[last].kill()
@@ -326,7 +326,8 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     assert read(cluster, "kept") == ["new"]
     until(lambda: network.between(first, old, 4) == {5})
     group.goes_on()
-    # The last one below 2.8 in office: ids stay, also those of what it creates, and what it deletes is gone at once.
+    # The last controller below 2.8: ids stay, also of topics that it creates, and topics that it deletes are gone at
+    # once.
     make_controller(cluster, last)
     network.in_sync("stream")
     create(cluster, "late", [first, old, last])
@@ -335,7 +336,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     assert {node["version"] for node in network.nodes("/brokers/topics").values()} == {3}
     assert network.nodes("/brokers/topics")["stream"]["id"] == hidden["stream"]
     assert network.between(last, first, 4) == {4}
-    # All are raised: nobody says a name any more, and none of them goes back.
+    # All are raised: no message has a name, and no broker goes back.
     network.raise_level(last)
     network.in_sync("stream")
     network.links.asked.clear()
@@ -349,7 +350,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
         lowered.start()
     del lowered.settings[VERSION]
     lowered.start()
-    # What was deleted is put aside everywhere by now.
+    # Deleted replicas are staged everywhere by now.
     until(lambda: {one.state for found in Lives(lowered.port).deletions() for one in found.partitions} == {"staged"})
     # Nothing is lost, and nothing has come back.
     written = writer.finish()

@@ -1,5 +1,5 @@
-"""An order of the controller is lost: the broker finds out by itself that a partition does not do what clients read of
-it, and mends it; until then `cluster health` is red."""
+"""An order of the controller is lost: the broker notices that a partition's role differs from the published metadata,
+and corrects it; until then `cluster health` is red."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def ports(cluster: BrokerCluster) -> dict[int, int]:
 
 
 def reconciled(cluster: BrokerCluster, number: int) -> list[str]:
-    """What a broker says that it mended."""
+    """Corrections that a broker reports."""
     lines = cluster.brokers[number].console.read_text().splitlines()
     return [line for line in lines if "partition reconciled: " in line or "partition not reconciled: " in line]
 
 
 def test_a_lost_election_is_mended(tmp_path: Path) -> None:
-    """The leader dies; its successor never gets its order, and clients read that it leads."""
+    """The leader dies; its successor never gets its order, although clients see it as the leader."""
     with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
         brokers = Everywhere(cluster)
         controller = brokers.controller()
@@ -53,7 +53,7 @@ def test_a_lost_election_is_mended(tmp_path: Path) -> None:
 
 def test_a_lost_creation_is_mended(tmp_path: Path) -> None:
     """The first replica never gets its order: it has no log. Another replica may have records by then, so the broker
-    does not make an empty one by itself: the controller decides."""
+    does not create an empty log: the controller decides."""
     with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
         brokers = Everywhere(cluster)
         controller = brokers.controller()
@@ -98,7 +98,7 @@ def health(cluster: BrokerCluster, at: int) -> dict[str, Any]:
 
 
 def test_health_names_the_leader_that_does_not_lead(tmp_path: Path) -> None:
-    """The leader refuses ListOffsets, whatever it knows of itself; and it says what is wrong when it has found out."""
+    """The leader refuses ListOffsets, whatever its own state; and it reports the fault once it has noticed."""
     with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
         brokers = Everywhere(cluster)
         controller = brokers.controller()

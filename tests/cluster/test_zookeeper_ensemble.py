@@ -1,6 +1,5 @@
-"""Three ZooKeepers: one that is behind the others tells brokers nothing that they would act on, and without a majority
-records go on while decisions wait.
-"""
+"""Three ZooKeeper servers: brokers do not act on the state of a server that lags, and without a majority records
+continue while decisions wait."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: an ensemble")
 
 SESSION_S = 6
 LATE = 3
-"""The server that can be kept behind. Each broker knows the server of its own number only."""
+"""The server that can be delayed. Each broker knows only the server with its own number."""
 DELAY_S = 14
 """A loaded machine has the time to cut everything off before it is over."""
 
@@ -46,7 +45,7 @@ class Servers(Everywhere):
         return stat is not None and stat.version > 0
 
     def hold_back(self) -> None:
-        """What the leader says does not reach the late server, which goes on serving what it knows."""
+        """The ZooKeeper leader's messages do not reach the late server, which continues to serve its old state."""
         for leader in (1, 2):
             self.links.cut(f"server {leader}", f"server {LATE}")
 
@@ -55,7 +54,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     folder = tmp_path_factory.mktemp("ensemble")
     ensemble, links = Ensemble(folder, 3), Links()
     late = ensemble.servers[LATE - 1]
-    # Nobody gives up on a server that lags.
+    # No server or client drops a server that lags.
     for server in ensemble.servers:
         server.settings["syncLimit"] = "600"
     for number in (1, 2):
@@ -77,7 +76,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         cluster = BrokerCluster(folder, 3, ensemble.servers[0], settings)
         for number, broker in cluster.brokers.items():
             broker.behind(links, ensemble.servers[number - 1].port)
-        # What is decided must not wait for the late server.
+        # Decisions must not wait for the late server.
         cluster.start(last=LATE)
         yield Servers(cluster, ensemble, links)
     finally:
@@ -100,7 +99,7 @@ def test_what_a_server_that_is_behind_says_removes_nothing(servers: Servers) -> 
         admin.alter_partition_reassignments({where: [1, 2]})
         until(lambda: aside(cluster))
         moved = time.monotonic()
-        # Behind a write of its own it would wait in any case.
+        # After a write of its own it would wait in any case.
         until(lambda: servers.noted(topic_id))
         servers.hold_back()
         try:
@@ -117,14 +116,14 @@ def test_what_a_server_that_is_behind_says_removes_nothing(servers: Servers) -> 
 
 
 def aside(cluster: BrokerCluster) -> list[Path]:
-    """What waits for its removal at the broker whose ZooKeeper is late."""
+    """Staged replicas of the broker whose ZooKeeper server lags."""
     return list((cluster.brokers[LATE].data_dir / "deleting").glob("*"))
 
 
 @pytest.mark.checklist("B8", "R35")
 def test_without_a_majority(servers: Servers) -> None:
-    """For longer than a session: leaders lead, records are acknowledged and read, requests that need a decision are
-    answered in their time, and nobody's place changes. Afterwards everything goes on by itself."""
+    """For longer than a session: leaders lead, records are acknowledged and read, requests that need a decision fail
+    within their timeout, and no leadership moves. Afterwards everything resumes."""
     cluster = servers.cluster
     create(cluster, "led-on", [1, 2, 3], min_insync_replicas="2")
     until(lambda: isr(cluster, "led-on") == [{1, 2, 3}])

@@ -55,7 +55,8 @@ def cluster(authority: Authority, tmp_path: Path) -> Iterator[BrokerCluster]:
 
 
 def test_a_cluster(cluster: BrokerCluster, authority: Authority, tmp_path: Path) -> None:
-    """A topic is made, its leader dies and comes back; a broker that trusts others than ZooKeeper's is told so."""
+    """A topic is created, its leader dies and restarts; a broker that does not trust ZooKeeper's certificate reports
+    that."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic("by-tls", 1, 3)])
         leader = described(admin, "by-tls").partitions[0].leader

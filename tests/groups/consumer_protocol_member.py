@@ -1,4 +1,4 @@
-"""Members of a consumer group (KIP-848), spoken by hand: each does one thing when the test says so."""
+"""Members of a consumer group (KIP-848) that send raw requests: each acts when the test says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.wire.client import WireClient
 
 LEAVES, GOES_AWAY = -1, -2
 NEVER_MS = 600_000
-"""No member may be put out because the machine has much to do: that is not what is tested."""
+"""Long enough that a slow machine does not cause a member to be removed."""
 MOVING = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -28,7 +28,7 @@ Port = Callable[[], int]
 
 
 def ask(port: Port, request: Any, version: int, code_of: Callable[[Any], int]) -> Any:
-    """The answer of a coordinator that has loaded. OSError if it dies meanwhile."""
+    """The response of a coordinator that has loaded. OSError if it dies meanwhile."""
     give_up = time.monotonic() + WAIT_S
     while True:
         with WireClient(port()) as client:
@@ -41,7 +41,7 @@ def ask(port: Port, request: Any, version: int, code_of: Callable[[Any], int]) -
 
 @dataclass
 class ConsumerProtocolMember:
-    """It says everything each time: what was lost on its way can be said again."""
+    """It sends all fields each time, so a lost request can be repeated."""
 
     port: Port
     group: str
@@ -53,12 +53,12 @@ class ConsumerProtocolMember:
     interval_ms: int = 0
     """How often it is to heartbeat."""
     told: frozenset[Partition] = frozenset()
-    """What the coordinator wants it to read."""
+    """The assigned partitions."""
     owned: frozenset[Partition] = frozenset()
-    """What it reads."""
+    """The partitions that it reads."""
 
     def beat(self) -> None:
-        """One heartbeat. OSError if nobody answers."""
+        """Send one heartbeat. OSError if the broker does not respond."""
         request = self._request(self.epoch)
         request.rebalance_timeout_ms = NEVER_MS
         request.subscribed_topic_names = list(self.topics)
@@ -78,7 +78,7 @@ class ConsumerProtocolMember:
             )
 
     def obey(self) -> None:
-        """Reads what it was told, and nothing else."""
+        """Read the assigned partitions and no others."""
         self.owned = self.told
 
     def leave(self, epoch: int = LEAVES) -> None:
@@ -105,7 +105,7 @@ class ConsumerProtocolMember:
 
 
 def settle(*members: ConsumerProtocolMember) -> None:
-    """Until everybody reads what the target gives it: each has heard all that it is told."""
+    """Send heartbeats until every member reads its target partitions."""
     while True:
         before = [(member.epoch, member.owned) for member in members]
         for member in members:
@@ -116,7 +116,7 @@ def settle(*members: ConsumerProtocolMember) -> None:
 
 
 def picture(port: Port, group: str) -> dict[str, object]:
-    """All that the coordinator shows of a group: epochs, members with what they have and shall have, offsets."""
+    """Everything that the coordinator shows of a group: epochs, members with current and target partitions, offsets."""
     request = m.ConsumerGroupDescribeRequest(group_ids=[group])
     shown = ask(port, request, 1, lambda answer: int(answer.groups[0].error_code)).groups[0]
     if shown.error_code:

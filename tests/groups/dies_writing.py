@@ -33,7 +33,7 @@ NAMES = {
 
 
 def named(record: Record) -> str:
-    """What the file calls it."""
+    """The record's name in the file."""
     key, value = record
     assert key is not None
     (kind,) = struct.unpack_from(">h", key)
@@ -41,7 +41,7 @@ def named(record: Record) -> str:
 
 
 def die_at(death: Death) -> None:
-    """Looks at everything that a coordinator of groups writes."""
+    """Watch all writes of a group coordinator."""
     write = ShardLog.write
 
     def writing(shard_log: ShardLog, records: Sequence[Record], written: Written) -> None:

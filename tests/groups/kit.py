@@ -1,4 +1,4 @@
-"""What the group tests share: topics with records in them, and consumers that run in threads of their own."""
+"""Topics with records and threaded consumers, shared by the group tests."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ T = TypeVar("T")
 
 
 def unique(what: str) -> str:
-    """A name nobody else uses."""
+    """Return a unique name."""
     return f"{what}-{uuid.uuid4().hex[:8]}"
 
 
 def admin(bootstrap: str) -> AdminClient:
-    """An administrator's client. Its requests end with it: the caller keeps it until they are answered."""
+    """An administrator's client. Keep a reference until its requests are answered: they are cancelled when it is
+    collected."""
     return AdminClient({"bootstrap.servers": bootstrap})
 
 
 def kind_of(broker: BrokerProcess, group: str) -> str:
-    """`classic`, `consumer`, …: what the broker lists the group as."""
+    """The type under which the broker lists the group: `classic`, `consumer`, …."""
     with WireClient(broker.port) as client:
         listed = client.call(m.ListGroupsRequest(), 5).groups
     return next(str(one.group_type) for one in listed if one.group_id == group)
@@ -87,7 +88,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def again_while_it_moves(ask: Callable[[], T]) -> T:
-    """What is answered once the group's coordinator has loaded, after a restart or a deletion of its topic."""
+    """Return the response once the group's coordinator has loaded, after a restart or a deletion of its topic."""
     end = time.monotonic() + WAIT_S
     while True:
         try:
@@ -99,7 +100,7 @@ def again_while_it_moves(ask: Callable[[], T]) -> T:
 
 
 Order = tuple[list[TopicPartition] | None, Future[list[TopicPartition] | None]]
-"""What a member is to commit (None: what it has read), and where the answer goes."""
+"""Offsets for a member to commit (None: its positions), and the future for the result."""
 
 
 class Member:
@@ -114,7 +115,7 @@ class Member:
         given = settings or {}
         newer = given.get("group.protocol") == "consumer"
         self._cooperative = newer or given.get("partition.assignment.strategy") == "cooperative-sticky"
-        # Of the newer protocol the coordinator says these.
+        # With the consumer protocol, the coordinator sets these.
         timing = {} if newer else {"session.timeout.ms": 30_000, "heartbeat.interval.ms": 300}
         self.consumer = Consumer(
             {
@@ -123,7 +124,7 @@ class Member:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 **timing,
-                # What ends the whole client is told here, and nowhere else.
+                # Fatal errors of the client arrive only here.
                 "error_cb": self.errors.append,
                 **given,
             }
@@ -175,10 +176,8 @@ class Member:
                 answer.set_exception(problem)
 
     def commit(self, offsets: list[TopicPartition] | None = None) -> dict[int, int]:
-        """Commits what was read, or `offsets`; partition → offset. KafkaException if the group refuses.
-
-        The member's own thread does it: two threads that wait on one librdkafka consumer take each other's events.
-        """
+        """Commit the positions, or `offsets`; partition → offset. KafkaException if the group refuses. The member's own
+        thread does it: two threads that wait on one librdkafka consumer take each other's events."""
         answer: Future[list[TopicPartition] | None] = Future()
         self._orders.put((offsets, answer))
         committed = answer.result(WAIT_S)

@@ -16,7 +16,7 @@ from tests.groups.requests import commit, join
 
 PROTOCOL = "range"
 SESSION_TIMEOUT_MS = REBALANCE_TIMEOUT_MS = 120_000
-"""No member may be put out because the machine has much to do: that is not what is tested."""
+"""Long enough that a slow machine does not cause a member to be removed."""
 
 
 class Line:
@@ -62,7 +62,7 @@ class RawMember:
     owned: list[int] = field(default_factory=list)
 
     async def join(self) -> None:
-        """Goes on until a generation has formed with it and it has its assignment."""
+        """Rejoin until a generation with this member has formed and it has its assignment."""
         while True:
             joined = await self.line.call(self._join_request(), 9)
             self.member_id = joined.member_id or self.member_id
@@ -108,7 +108,7 @@ class RawMember:
         return False
 
     async def heartbeat(self) -> ErrorCode:
-        """NONE, or what the group wants."""
+        """NONE, or an error code that asks the member to rejoin."""
         answer = await self.line.call(
             m.HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id), 4
         )

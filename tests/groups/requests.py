@@ -13,7 +13,7 @@ LONG_MS = 300_000
 
 
 def subscription(*topics: str) -> bytes:
-    """What a classic consumer says of itself."""
+    """A classic consumer's subscription metadata."""
     said = struct.pack(">hi", 0, len(topics))
     for topic in topics:
         said += struct.pack(">h", len(topic)) + topic.encode()
@@ -109,7 +109,7 @@ def delete_offsets(group: str, topic: str, *indexes: int) -> m.OffsetDeleteReque
 
 
 def with_group_settings(group: str, **settings: str) -> m.IncrementalAlterConfigsRequest:
-    """Sets what a group sets itself; names with _ for dots."""
+    """Set settings of a group; names have _ for dots."""
     configs = [
         m.IncrementalAlterConfigsRequest_AlterableConfig(
             name=name.replace("_", "."), config_operation=0, value=value
@@ -123,7 +123,7 @@ def with_group_settings(group: str, **settings: str) -> m.IncrementalAlterConfig
 
 
 def consumer_beat(group: str, member: str, epoch: int = 0, **more: Any) -> m.ConsumerGroupHeartbeatRequest:
-    """ConsumerGroupHeartbeat; without more: one that tells nothing new."""
+    """ConsumerGroupHeartbeat; without `more`, one that changes nothing."""
     return m.ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **more)
 
 

@@ -84,7 +84,8 @@ def test_offsets_are_listed_altered_and_deleted_with_the_group(broker: BrokerPro
 
 
 def test_the_offsets_topic_can_be_deleted_and_groups_begin_anew(start_broker: StartBroker) -> None:
-    """As with Apache Kafka 4: whoever may delete topics may delete internal ones. All groups and offsets go with it."""
+    """As in Apache Kafka 4, a user who may delete topics may delete internal ones. All groups and offsets are deleted
+    with it."""
     broker = start_broker()
     topic, group, idle = create_topic(broker.bootstrap), unique("group"), unique("idle")
     operator = admin(broker.bootstrap)

@@ -29,7 +29,7 @@ BROKER_RESOURCE = 4
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = {f"group.{kind}.assignment.interval.ms": "0" for kind in KINDS}
-    # Answers to heartbeats stand as soon as the interval of heartbeats has passed since the last target.
+    # Responses to heartbeats are cached once the heartbeat interval has passed since the last target.
     settings |= {f"group.consumer.{which}heartbeat.interval.ms": "100" for which in ("", "min.")}
     settings["group.streams.initial.rebalance.delay.ms"] = "0"
     broker = PybrokerProcess(tmp_path_factory.mktemp("interval"), settings)
@@ -41,20 +41,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 class Member:
-    """Of a group of any kind, with a connection of its own: data threads answer where an answer stands."""
+    """A member of a group of any kind, with its own connection: data threads answer from the cache."""
 
     def __init__(self, client: WireClient, group: str, name: str, topic: str) -> None:
         self.client, self.group, self.name, self.topic = client, group, name, topic
         self.epoch = 0
         self.has: frozenset[Any] = frozenset()
-        """What it was told to read."""
+        """The assigned partitions."""
 
     def request(self, *, full: bool) -> Any:
-        """A heartbeat; not `full`: that says nothing."""
+        """Send a heartbeat; unless `full`, one that changes nothing."""
         raise NotImplementedError
 
     def told(self, answer: Any) -> frozenset[Any] | None:
-        """What an answer gives it; None: as before."""
+        """The assignment in a response; None: unchanged."""
         if answer.assignment is None:
             return None
         rows = answer.assignment.topic_partitions
@@ -137,7 +137,7 @@ def two(broker: BrokerProcess, connections: ExitStack, kind: str) -> tuple[Membe
 
 
 def gets_something(member: Member, *others: Member) -> None:
-    """It says everything until it has a part; others give back what they are to."""
+    """Send full heartbeats until it has an assignment; other members release theirs."""
 
     def has() -> bool:
         for one in (*others, member):

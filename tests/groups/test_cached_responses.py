@@ -1,5 +1,4 @@
-"""Heartbeats that tell nothing new are answered without the control plane, and are told everything that there is to
-tell all the same."""
+"""Data threads answer unchanged heartbeats without the control plane, and members still get every change."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ def world(start_broker: StartBroker) -> World:
     port = free_port()
     broker = start_broker({**SETTINGS, "metrics.listener": f"127.0.0.1:{port}"})
     with WireClient(broker.port) as client:
-        # Whoever asks for a coordinator makes the topic of its records.
+        # FindCoordinator creates the topic of the records.
         client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
     return World(broker, port)
 
@@ -69,7 +68,7 @@ async def members(broker: BrokerProcess, group: str, topic: str, count: int) -> 
 
 
 async def at_rest(*all_of_them: RawMember) -> None:
-    """Joins until each is told that there is nothing to tell."""
+    """Join and send heartbeats until every member's response is unchanged."""
     async with asyncio.timeout(WAIT_S):
         while True:
             await asyncio.gather(*(one.join() for one in all_of_them))
@@ -91,7 +90,7 @@ async def test_heartbeats_of_a_stable_group_do_not_reach_the_control_plane(world
         assert await one.heartbeat() is ErrorCode.ILLEGAL_GENERATION
         one.generation -= 1
         assert await one.heartbeat() is ErrorCode.NONE
-        # What happens to the group is told with the next heartbeat, not with a later one.
+        # The next heartbeat gets the change, not a later one.
         joining = asyncio.create_task(late.join())
         async with asyncio.timeout(WAIT_S):
             while await one.heartbeat() is ErrorCode.NONE:  # noqa: ASYNC110  # no event tells
@@ -175,7 +174,7 @@ def test_the_members_of_a_consumer_group_are_heard_by_data_threads(world: World)
     with WireClient(broker.port) as client, WireClient(broker.port) as other:
 
         def live(seconds: float, *beating: tuple[WireClient, ConsumerProtocolMember]) -> bool:
-            """False as soon as one of them is told of another epoch."""
+            """False once a member's response has another epoch."""
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 for connection, member in beating:
@@ -197,7 +196,7 @@ def test_the_members_of_a_consumer_group_are_heard_by_data_threads(world: World)
 
 
 def with_settings(client: WireClient, whose: str, settings: dict[str, str], resource_type: int = 32) -> None:
-    """Sets what a group sets itself, or another resource."""
+    """Set settings of a group or of another resource."""
     changes = [
         m.IncrementalAlterConfigsRequest_AlterableConfig(name=name, config_operation=0, value=value)
         for name, value in settings.items()

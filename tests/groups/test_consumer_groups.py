@@ -28,7 +28,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker whose consumer groups are quick."""
+    """A broker whose consumer groups have short intervals."""
     broker = PybrokerProcess(tmp_path_factory.mktemp("newer"), SETTINGS)
     broker.start()
     yield broker
@@ -80,7 +80,7 @@ def test_members_go_on_when_the_coordinator_is_killed(start_broker: StartBroker)
 
 
 def describe(broker: BrokerProcess, group: str) -> dict[str, object]:
-    """Epochs and members of a group, as ConsumerGroupDescribe tells them."""
+    """Epochs and members of a group, from ConsumerGroupDescribe."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0]
     assert answer.error_code == 0, answer

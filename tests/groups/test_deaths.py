@@ -31,21 +31,21 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
     broker = DyingBroker("tests.groups.dies_writing", tmp_path_factory.mktemp("deaths"), settings)
     broker.start()
     with WireClient(broker.port) as client:
-        # Whoever asks for a coordinator makes the topic of its records.
+        # FindCoordinator creates the topic of the records.
         client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
     yield broker
     broker.kill()
 
 
 class Step(NamedTuple):
-    """Something that makes the group write a record; it can be asked again."""
+    """An action that makes the group write a record; it can be repeated."""
 
     record: str
     act: Callable[[], object]
     behind: Callable[[], object] = lambda: None
     """What follows it, in peace."""
     is_shown: bool = True
-    """Whoever asks for the group is told of it."""
+    """A describe request gets the group."""
 
 
 def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
@@ -71,10 +71,10 @@ def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
     return [
         Step("GROUP", a.beat, a.obey),
         Step("TARGET", b.beat),
-        # It has to give back; what it has is shown until it did.
+        # It has to release a partition, which the group shows until it has.
         Step("CURRENT", a.beat, is_shown=False),
-        Step("CURRENT", told_half),  # it has given back
-        Step("CURRENT", b.beat, partial(settle, a, b)),  # it gets what was given back
+        Step("CURRENT", told_half),  # it has released it
+        Step("CURRENT", b.beat, partial(settle, a, b)),  # it gets the released partition
         Step("OFFSET", partial(b.commit, topic, 0, 7)),
         Step("REGEX", partial(match, f"{topic}.*"), partial(settle, a, b)),
         Step("REGEX gone", partial(match, "", topic), partial(settle, a, b)),
@@ -99,7 +99,7 @@ def test_the_broker_dies_at_each_record(broker: DyingBroker) -> None:
 
 
 def play(broker: DyingBroker, topic: str, moment: str) -> list[dict[str, object]]:
-    """A group's life, in which the broker dies in each step; what the group was behind each."""
+    """The steps of a group, in each of which the broker dies; the group's state after each."""
     group = unique("group")
 
     def port() -> int:
@@ -207,7 +207,7 @@ def test_the_broker_dies_at_each_record_of_a_classic_group(broker: DyingBroker, 
             listed = client.call(m.ListGroupsRequest(), 5).groups
         return [one.group_state for one in listed if one.group_id == group] == ["Empty"]
 
-    # A client that leaves says so once: if that was lost its session has to end.
+    # A leaving client sends one request: if that is lost, its session has to expire.
     until(is_empty, "nobody is left")
     dies_at("CLASSIC gone")
     with pytest.raises(OSError):  # noqa: PT011 (the connection ends, however it shows)

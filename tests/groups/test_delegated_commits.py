@@ -28,7 +28,7 @@ def start(start_broker: StartBroker, settings: dict[str, str] | None = None) -> 
     port = free_port()
     broker = start_broker({**SETTINGS, **(settings or {}), "metrics.listener": f"127.0.0.1:{port}"})
     with WireClient(broker.port) as client:
-        # Whoever asks for a coordinator makes the topic of its records.
+        # FindCoordinator creates the topic of the records.
         client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
     return World(broker, port)
 
@@ -142,7 +142,7 @@ async def test_who_is_not_of_the_generation_any_more_is_told_so(world: World) ->
         async with asyncio.timeout(WAIT_S):
             while await one.heartbeat() is ErrorCode.NONE:  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.01)
-        # As ever: what was read before the round may be committed while others join.
+        # As before, positions from before the rebalance may be committed while others join.
         assert not await stands(world, one, {0: 3})
         await asyncio.gather(one.join(), joining)
         new, one.generation = one.generation, old
@@ -173,7 +173,7 @@ async def test_a_topic_that_comes_again_has_nothing_of_the_old_one(world: World)
         assert await ask(one, {0: 53}) == {0: ErrorCode.REBALANCE_IN_PROGRESS}
         assert (await committed(one.line, [group]))[group] == {}
         await at_rest(one)
-        # Positions of before its first leader epoch are of the old one, whoever names them.
+        # Positions below its first leader epoch belong to the old incarnation, whichever client names them.
         await ask(one, {0: 1})
         assert await stands(world, one, {0: 2})
         assert await ask(one, {0: 60}, leader_epoch=0) == {0: ErrorCode.FENCED_LEADER_EPOCH}
@@ -211,7 +211,7 @@ async def test_the_same_in_a_consumer_group(world: World) -> None:
         epoch = await epoch_of(line, topic)
         assert await ask(one, {0: 60}, 9) == {0: ErrorCode.STALE_MEMBER_EPOCH}
         assert await ask(one, {0: 1}, 9, leader_epoch=epoch) == {0: ErrorCode.NONE}
-        # An answer to OffsetFetch has only what the present topic has.
+        # A response to OffsetFetch has only offsets of the current incarnation.
         answer = await line.call(requests.fetch(group, topic, [0], member_id="m", member_epoch=one.generation), 9)
         assert answer.groups[0].topics[0].partitions[0].committed_offset == 1
 

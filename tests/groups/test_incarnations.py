@@ -1,4 +1,4 @@
-"""A group whose topic is deleted and created again: what was read of the old one says nothing about the new one."""
+"""A group whose topic is deleted and created again: positions in the old one do not apply to the new one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_offsets_do_not_pass_to_the_next_topic_of_the_name(broker: BrokerProcess
 def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, assignor: str) -> None:
     topic, group = create_topic(broker.bootstrap, 1), unique("group")
     fill(broker.bootstrap, topic, 1, 100, "old ")
-    # A member that sees topics change only much later: what it commits meanwhile is about the old incarnation.
+    # A member that sees topics change much later: its commits meanwhile belong to the old incarnation.
     settings = {
         "partition.assignment.strategy": assignor,
         "topic.metadata.refresh.interval.ms": 300_000,
@@ -63,7 +63,7 @@ def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, 
             assert found.offset < 0
             watcher.close()
         else:
-            # It noticed by itself and joined again in between; then the commit is about the new topic.
+            # It noticed and joined again in between; then the commit belongs to the new topic.
             assert len(member.revocations) > disturbed
 
         def commits_again() -> bool:
@@ -101,7 +101,7 @@ def test_a_running_member_reads_each_new_topic_once(broker: BrokerProcess) -> No
         read = Counter(member.values)
     for life in range(1, 21):
         again = sum(count - 1 for value, count in read.items() if value.startswith(f"{life}:"))
-        # The client may join again by itself between two commits.
+        # The client may join again between two commits.
         assert again <= STEP, f"{again} records of topic {life} were read twice"
 
 
@@ -138,7 +138,7 @@ async def test_aiokafka_joins_again_when_its_position_is_refused(broker: BrokerP
         except AioKafkaError:
             assert await consumer.committed(partition) is None
         else:
-            # It noticed by itself and joined again in between; then the commit is about the new topic.
+            # It noticed and joined again in between; then the commit belongs to the new topic.
             assert consumer._coordinator.generation > generation
 
         async def commits_again() -> None:

@@ -1,4 +1,4 @@
-"""What members say of themselves takes a bounded amount of memory."""
+"""The metadata of members takes a limited amount of memory."""
 
 from __future__ import annotations
 

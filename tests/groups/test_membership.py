@@ -1,4 +1,4 @@
-"""Groups as librdkafka and aiokafka live in them: joining, leaving, dying, coming back."""
+"""Groups of librdkafka and aiokafka: members join, leave, die and return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_partitions_are_shared_out_anew_with_each_member(broker: BrokerProcess, 
         with Member(broker.bootstrap, group, topic, strategy) as second:
             until(lambda: shared_out([first, second], 6) and len(second.owned) == 3, "two members share")
             if assignor == "cooperative-sticky":
-                # Only what moves is given up.
+                # Only moved partitions are released.
                 assert all(len(lost) <= 3 for lost in first.revocations)
             fill(broker.bootstrap, topic, 6, 50, "more ")
             until(lambda: len(first.values) + len(second.values) >= 600, "both read on")

@@ -48,7 +48,7 @@ def test_members_go_on_through_a_crash(start_broker: StartBroker) -> None:
         until(lambda: shared_out(both, 4) and all(m.owned for m in both), "both own something")
         broker.restart(crash=True)
         fill(broker.bootstrap, topic, 4, 25)
-        # A generation that forms in between reads again what is not committed: only different values count.
+        # A rebalance in between repeats uncommitted records: count only distinct values.
         until(lambda: len({value for m in both for value in m.values}) == 100, "they read on")
 
         def committed() -> bool:

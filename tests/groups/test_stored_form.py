@@ -1,4 +1,4 @@
-"""Kafka's own tools read what is stored in `__consumer_offsets` and the other internal topics."""
+"""Kafka's own tools read the records in `__consumer_offsets` and the other internal topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_dump_tool_decodes_offsets_and_groups(start_broker: StartBroker) -> 
     logs = sorted(broker.data_dir.glob("__consumer_offsets-*/*.log"))
     dump = run_tool("kafka-dump-log", ["--files", ",".join(map(str, logs)), "--offsets-decoder"])
     assert "isvalid: false" not in dump
-    # The decoder prints what it cannot read as bytes, without these fields.
+    # The decoder prints records that it cannot read as bytes, without these fields.
     commits = re.findall(r'"topic":"(\S+?)","partition":(\d)\}.*?payload: \{.*?"offset":(\d+)', dump)
     assert set(commits) == {(topic, "0", "7"), (topic, "1", "7")}
     assert f'"group":"{group}"' in dump

@@ -37,7 +37,7 @@ def metrics(port: int) -> Mapping[str, float]:
 
 
 class Storm:
-    """What 200 members do, and what they were told was committed."""
+    """Commands to 200 members, and their acknowledged commits."""
 
     def __init__(self, members: list[RawMember], seed: int) -> None:
         self._members = members
@@ -48,7 +48,7 @@ class Storm:
         self.generations: set[int] = set()
 
     async def run(self) -> None:
-        """Until every member has had its lives and one generation has them all."""
+        """Wait until every member has restarted as often as planned and one generation has them all."""
         async with asyncio.timeout(4 * WAIT_S), asyncio.TaskGroup() as tasks:
             for member in self._members:
                 tasks.create_task(self._live(member))
@@ -119,7 +119,7 @@ async def test_200_members_that_join_and_leave_lose_no_commit(start_broker: Star
 
 
 async def coordinated(line: Line, group: str) -> None:
-    """Waits until the group's coordinator answers: its topic is made when it is asked for, and then loaded."""
+    """Wait until the group's coordinator responds: the first request creates its topic, which is then loaded."""
     async with asyncio.timeout(WAIT_S):
         while (await line.call(m.FindCoordinatorRequest(coordinator_keys=[group]), 4)).coordinators[0].error_code:  # noqa: ASYNC110
             await asyncio.sleep(0.05)

@@ -39,7 +39,7 @@ def committed(members: list[Program]) -> dict[int, int]:
 
 
 def assigned(member: Program) -> set[int]:
-    """What it has by what it was given and what was taken from it."""
+    """The member's partitions, from its assigned and revoked events."""
     has: set[int] = set()
     for line in sorted(
         member.told("partitions_assigned") + member.told("partitions_revoked"), key=lambda event: event["timestamp"]
@@ -85,7 +85,7 @@ def test_members_come_and_go_and_nothing_is_left_out(broker: PybrokerProcess, pr
         until(lambda: set(read(members)) == written, "who stays reads everything")
         ends = {partition: 1 + max(at for one, at in written if one == partition) for partition, _ in written}
         until(lambda: committed(members) == ends, "what was read is stored")
-        # Everybody committed behind each poll and gave partitions back in order: nothing came twice.
+        # Every member committed after each poll and released partitions in order: no record was read twice.
         assert len(read(members)) == len(written)
     finally:
         for program in programs:

@@ -21,7 +21,7 @@ from tests.transactions.dies_writing import Death
 
 
 def die_at(death: Death) -> None:
-    """Looks at everything that a share coordinator writes."""
+    """Watch all writes of a share coordinator."""
 
     def watched(name: Callable[[ShareStateShard, Key], str], method: Callable[..., None]) -> Callable[..., None]:
         def called(shard: ShareStateShard, key: Key, *args: Any) -> None:

@@ -22,7 +22,7 @@ GROUP_RESOURCE = 32
 
 
 class Seen(NamedTuple):
-    """A record as a member was given it."""
+    """A record as a member received it."""
 
     what: str
     partition: int
@@ -46,7 +46,7 @@ def reader(
 
 
 def seen(process: subprocess.Popen[str]) -> list[Seen]:
-    """All that a member saw, when it has ended by itself."""
+    """All events of a member, once it has ended."""
     output, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, output
     lines = [line.split(" ", 4) for line in output.splitlines()]
@@ -75,7 +75,7 @@ class DeadLetter(NamedTuple):
 
 
 def dead_letters(bootstrap: str, queue: str, enough: Callable[[list[DeadLetter]], bool]) -> list[DeadLetter]:
-    """What is in a queue, as soon as it is enough. AssertionError: it never was."""
+    """Return the records of a queue once there are enough. Raise AssertionError if there never are."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "dead letters", "enable.auto.commit": False})
     letters: list[DeadLetter] = []
     end = time.monotonic() + WAIT_S

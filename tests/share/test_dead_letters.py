@@ -1,4 +1,4 @@
-"""Dead letter queues of share groups (KIP-1191): what a group rejects, or is given too often, goes to its queue."""
+"""Dead letter queues of share groups (KIP-1191): records that a group rejects or receives too often go to its queue."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PybrokerProcess
 
 
 def source(broker: BrokerProcess) -> str:
-    """A topic with records whose key, value and header tell of each other."""
+    """A topic with records whose key, value and header match each other."""
     topic = unique("source")
     make(broker, topic, PARTITIONS)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
@@ -62,7 +62,7 @@ def read(broker: BrokerProcess, topic: str, queue: str, how: str = "reject-odd",
 
 
 def told(group: str, of: tuple[str, int, int], count: int, why: str) -> dict[str, str]:
-    """What Kafka's context headers say of (topic, partition, offset)."""
+    """Kafka's context headers for (topic, partition, offset)."""
     topic, partition, offset = of
     return {
         "__dlq.errors.topic": topic,

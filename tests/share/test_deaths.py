@@ -1,5 +1,5 @@
-"""The broker dies at each record of a share group's state: every record is done in the end, and none that is
-acknowledged comes again."""
+"""The broker dies at each record of a share group's state: every record is completed in the end, and no acknowledged
+record is delivered again."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
 def work(
     bootstrap: str, group: str, topic: str, kind: AcknowledgeType = AcknowledgeType.ACCEPT
 ) -> set[int]:
-    """Accepts (or rejects) one record after the other until none is left; those of which it is known."""
+    """Accept (or reject) one record after the other until none is left; return the acknowledged ones."""
     where = TopicPartition(topic, 0)
     settings = {"bootstrap.servers": bootstrap, "retry.backoff.max.ms": 200}
     member = {**settings, "group.id": group, "share.acknowledgement.mode": "explicit", "fetch.max.wait.ms": 100}
     known: set[int] = set()
     with AdminClient(settings) as admin, ShareConsumer(member) as consumer:
-        # Both have met the broker before it dies: else a wrong address is what it would look like.
+        # Both have connected before the broker dies: otherwise they would report a wrong address.
         admin.describe_cluster()
         consumer.start()
         consumer.subscribe(topic)
@@ -76,13 +76,13 @@ def test_the_broker_dies_at_each_record(broker: DyingBroker, step: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(work, broker.bootstrap, group, topic)
         broker.comes_back()
-        # Of the one that was on disk when the broker died nobody has heard.
+        # The acknowledgement that was on disk when the broker died had no response.
         assert len(done.result(WAIT_S)) >= RECORDS - 1
 
 
 @pytest.mark.parametrize("step", [*STEPS[4:], "LETTER before", "LETTER after"])
 def test_what_was_rejected_is_in_the_queue_wherever_the_broker_dies(broker: DyingBroker, step: str) -> None:
-    """At least once: a broker that dies between the letter and the note that it is there writes it again."""
+    """At least once: a broker that dies between the dead letter and its note writes the letter again."""
     group, topic, queue = unique("share"), create_topic(broker.bootstrap, 1), unique("dlq.deaths")
     with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topics([NewTopic(queue, 1, 1, config={"errors.deadletterqueue.group.enable": "true"})])

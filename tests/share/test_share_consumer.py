@@ -1,4 +1,4 @@
-"""Kafka's own share consumer reads what is produced, once, across the broker's death."""
+"""Kafka's own share consumer reads the produced records once, although the broker dies."""
 
 from __future__ import annotations
 

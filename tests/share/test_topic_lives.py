@@ -34,7 +34,7 @@ class World(NamedTuple):
             await producer.send_many(self.topic, [value.encode() for value in values], partition=0)
 
     async def read(self, count: int, topic: str = "") -> list[str]:
-        """What a member is given that accepts each record; it leaves after `count`."""
+        """Records that a member receives, which accepts each of them; it leaves after `count`."""
         settings = {
             "bootstrap.servers": self.broker.bootstrap,
             "group.id": self.group,
@@ -63,7 +63,7 @@ class World(NamedTuple):
 
 @pytest.fixture
 async def world(start_broker: StartBroker) -> AsyncIterator[World]:
-    """A group that has accepted the first four records of eight. Without a place it would begin behind the last one
+    """A group that has accepted the first four of eight records. Without stored state it would start at the end
     (`share.auto.offset.reset`)."""
     broker = start_broker()
     async with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:

@@ -22,7 +22,7 @@ def unique(what: str = "topic") -> str:
 
 
 def create(client: WireClient, name: str, partitions: int = 1, version: int = 7, **configs: str) -> Any:
-    """Creates a topic; gives its row of the answer."""
+    """Create a topic; return its row of the response."""
     topic = m.CreateTopicsRequest_CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -35,7 +35,7 @@ def create(client: WireClient, name: str, partitions: int = 1, version: int = 7,
 
 
 def delete(client: WireClient, *topics: str | Uuid, version: int = 6) -> list[Any]:
-    """Deletes by name or by id; gives the rows of the answer."""
+    """Delete by name or by id; return the rows of the response."""
     states = [
         m.DeleteTopicsRequest_DeleteTopicState(name=topic)
         if isinstance(topic, str)
@@ -46,7 +46,7 @@ def delete(client: WireClient, *topics: str | Uuid, version: int = 6) -> list[An
 
 
 def recreate(client: WireClient, name: str, partitions: int = 1) -> Uuid:
-    """Deletes the topic and creates it again; gives the new id."""
+    """Delete the topic and create it again; return the new id."""
     assert [row.error_code for row in delete(client, name)] == [0]
     topic_id: Uuid = create(client, name, partitions).topic_id
     return topic_id
@@ -64,7 +64,7 @@ def metadata(client: WireClient, version: int, *topics: str | Uuid, create: bool
 
 
 def batch(*values: bytes) -> bytes:
-    """One record batch, of now: retention takes what is old at any moment."""
+    """One record batch with the current time: retention would remove an old one at any moment."""
     return native.build_batch([(None, value) for value in values], int(time.time() * 1000))
 
 
@@ -89,7 +89,7 @@ def once(*values: bytes) -> bytes:
 
 
 def produce(client: WireClient, topic: str | Uuid, records: bytes, version: int = 13, partition: int = 0) -> Any:
-    """Produces with acks=all; gives the partition's row of the answer."""
+    """Produce with acks=all; return the partition's row of the response."""
     data = m.ProduceRequest_TopicProduceData(
         partition_data=[m.ProduceRequest_PartitionProduceData(index=partition, records=records)]
     )
@@ -103,7 +103,7 @@ def produce(client: WireClient, topic: str | Uuid, records: bytes, version: int 
 
 
 def fetch_request(*topics: tuple[str | Uuid, int, int], **chosen: Any) -> m.FetchRequest:
-    """Fetches (topic, offset, leader epoch or -1) of partition 0, without a session unless `chosen` says so."""
+    """Fetch (topic, offset, leader epoch or -1) of partition 0, without a session unless `chosen` has one."""
     made = []
     for topic, offset, epoch in topics:
         one = m.FetchRequest_FetchTopic(

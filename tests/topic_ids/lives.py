@@ -1,4 +1,4 @@
-"""The lives of topics as a client sees them, by the wire alone: what the tests of deletion and return share."""
+"""Topics as a client sees them, by raw requests only; shared by the tests of deletion and undelete."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Lives:
     # --- topics -------------------------------------------------------------------------------------------------------
 
     def create(self, name: str, partitions: int = 1, *, replicas: int = 1, **configs: str) -> Uuid:
-        """Creates a topic and gives its id."""
+        """Create a topic and return its id."""
         result = self.try_create(name, partitions, replicas=replicas, **configs)
         assert result.error_code == 0, (result.error_code, result.error_message)
         topic_id: Uuid = result.topic_id
@@ -211,7 +211,7 @@ class Lives:
         return code
 
     def committed(self, group: str, name: str, partition: int = 0) -> int | str:
-        """The committed offset, -1 if there is none, "loading" if nobody can say yet."""
+        """Return the committed offset, -1 if there is none, "loading" while the coordinator loads."""
         topic = m.OffsetFetchRequest_OffsetFetchRequestTopics(name=name, partition_indexes=[partition])
         asked = m.OffsetFetchRequest_OffsetFetchRequestGroup(group_id=group, topics=[topic])
         answer = self.call(m.OffsetFetchRequest(groups=[asked]), 8).groups[0]

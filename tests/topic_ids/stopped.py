@@ -1,4 +1,5 @@
-"""What the tests of identity share: a stopped broker's store and directories, changed by hand, and records by topic."""
+"""Shared by the tests of topic ids: a stopped broker's store and directories, changed by the test, and records by
+topic."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def topic_node(directory: Path, name: str) -> dict[str, Any]:
 
 
 def topic_ids(broker: BrokerProcess, *names: str) -> dict[str, Uuid]:
-    """What Metadata says; ZERO for a topic that is not served."""
+    """The topic id in Metadata; ZERO for a topic that is not served."""
     topics = [MetadataRequest_MetadataRequestTopic(name=name) for name in names]
     with WireClient(broker.port) as client:
         answer = client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
@@ -73,7 +74,7 @@ def metadata_file(broker: BrokerProcess, name: str, partition: int = 0) -> Path:
 
 
 def before_ids(broker: BrokerProcess, version: int, *names: str) -> None:
-    """Makes a stopped broker's topics what a broker from before topic ids has left."""
+    """Turn a stopped broker's topics into those of a broker from before topic ids."""
     for name in names:
         node = topic_node(broker.data_dir, name)
         old = {"version": version, "partitions": node["partitions"]}

@@ -37,7 +37,7 @@ PATIENCE_S = 120.0
 TOPICS = {"plain": 3, "packed": 1, "compacted": 1, "empty": 2}
 READ_BEFORE = 150
 FOR_EVER = {"log.retention.ms": "-1"}
-"""The records are of 1970, and both brokers look for old ones half a minute after their start."""
+"""The records are from 1970, and both brokers first check retention half a minute after their start."""
 SETTINGS = {
     ours.ConfigResource(ours.ConfigResourceType.GROUP, "readers/of a"): {
         "consumer.session.timeout.ms": "50000",
@@ -67,7 +67,7 @@ def produce(broker: BrokerProcess, topic: str, partition: int, count: int, **set
 
 
 def own_settings(admin: blocking.AdminClient) -> dict[ours.ConfigResource, dict[str, str | None]]:
-    """What the resources of `SETTINGS` have of their own."""
+    """Settings that the resources of `SETTINGS` override."""
     sources = ours.ConfigSource.GROUP_CONFIG, ours.ConfigSource.CLIENT_METRICS_CONFIG
     return {
         resource: {name: entry.value for name, entry in entries.items() if entry.source in sources}
@@ -76,7 +76,7 @@ def own_settings(admin: blocking.AdminClient) -> dict[ours.ConfigResource, dict[
 
 
 def features(broker: BrokerProcess) -> dict[str, int]:
-    """Levels of what is finalized, as every client is told; 0: not in force."""
+    """Levels of finalized features, as clients see them; 0: disabled."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
     found = {one.name: one.max_version_level for one in answer.finalized_features}
@@ -110,14 +110,14 @@ def digest(broker: BrokerProcess) -> dict[str, str]:
 
 def committed(broker: BrokerProcess) -> dict[int, int]:
     wanted = [ConsumerGroupTopicPartitions("readers")]
-    client = admin(broker)  # kept: its futures end with it
+    client = admin(broker)  # keep it: its futures are cancelled when it is collected
     found = client.list_consumer_group_offsets(wanted)["readers"].result(PATIENCE_S)
     return {one.partition: one.offset for one in found.topic_partitions}
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The data directory that Apache Kafka has left, and what was in it."""
+    """A data directory of Apache Kafka, and its contents."""
     broker = KafkaProcess(tmp_path_factory.mktemp("kafka"), FOR_EVER)
     broker.start()
     try:
@@ -251,7 +251,7 @@ def test_a_kafka_directory_is_taken_over(
     with blocking.AdminClient({"bootstrap.servers": pybroker.bootstrap}) as settings:
         assert own_settings(settings) == SETTINGS
 
-    # The group goes on where it was, on old and new records; ids of producers are new ones.
+    # The group continues at its position, on old and new records; producer ids are new.
     produce(pybroker, "plain", 0, 10, **{"enable.idempotence": True})
     produce(pybroker, "packed", 0, 1, acks="all")
     consumer = Consumer(

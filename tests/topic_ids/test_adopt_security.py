@@ -1,5 +1,5 @@
-"""`pybroker adopt` and who may do what: delegation tokens, users, quotas and access control entries of a real Apache
-Kafka are taken over from its metadata log, and clients log in as before."""
+"""`pybroker adopt` and security: it takes delegation tokens, users, quotas and ACLs of a real Apache Kafka from its
+metadata log, and clients log in as before."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Left(NamedTuple):
     token: tuple[str, str]
     """Its id and HMAC."""
     known: Any
-    """What it told of everything."""
+    """Everything that the broker returned."""
 
 
 def by(sasl: int, user: str, password: str, *, token: bool = False) -> dict[str, str]:
@@ -162,7 +162,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
 
 @pytest.fixture
 def pybroker(left: Left, tmp_path: Path) -> Iterator[tuple[BrokerProcess, int, list[str]]]:
-    """A broker on the adopted directory, its port for those who log in, and the notes of adopt."""
+    """A broker on the adopted directory, its port for clients that log in, and the notes of adopt."""
     done = adopt(left.directory, "--json")
     assert done.returncode == 0, done.stderr
     broker = PybrokerProcess(tmp_path, SETTINGS)
@@ -195,7 +195,7 @@ def test_clients_log_in_and_are_bounded_as_before(
     ):
         mallory.describe_cluster()
 
-    # The token still belongs to alice and bob, who renews it; it has alice's rights.
+    # The token still belongs to alice; bob may renew it, and it has alice's rights.
     tool(tmp_path, alice, "--renew", "--hmac", hmac, "--renew-time-period", "7200000")
     with blocking.AdminClient(by(sasl, token_id, hmac, token=True)) as admin:
         admin.create_topics([NewTopic("alice.made", 1, 1)]).all()

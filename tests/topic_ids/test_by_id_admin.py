@@ -58,7 +58,7 @@ def test_metadata_takes_the_id_first_and_the_name_only_where_no_id_is_given(clie
         return [(topic.error_code, topic.name, topic.topic_id) for topic in answer.topics]
 
     assert asked((names[0], Uuid.ZERO)) == [(0, names[0], ids[0])]
-    # Both: the id wins, whatever the name says.
+    # Both: the id counts, whatever the name is.
     assert asked((names[0], ids[1])) == [(0, names[1], ids[1])]
     assert asked(("no-such-topic", ids[1])) == [(0, names[1], ids[1])]
     # One id in the request, and all names count for nothing.

@@ -70,10 +70,10 @@ def test_produce_by_name_of_an_epoch_of_before_is_refused(client: WireClient) ->
         refused = produce(client, name, at(before, b"late"), version)
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, version
     assert fetch(client, new).high_watermark == 0
-    # Of now, and not told: -1 by most clients, 0 by librdkafka.
+    # The current time, because the request has none: most clients send -1, librdkafka 0.
     for offset, epoch in enumerate((now, -1, 0)):
         assert produce(client, name, at(epoch, b"new"), 12).base_offset == offset
-    # Who names the id has said which topic is meant.
+    # A request with an id is unambiguous.
     assert produce(client, new, at(before, b"new"), 13).base_offset == 3
 
 
@@ -131,7 +131,7 @@ def test_the_leader_epoch_fences_who_knows_only_the_name(client: WireClient) -> 
             ]
         )
         ((row,),) = [topic.partitions for topic in client.call(asked, version).topics]
-        # Nothing of that epoch is here; the client has to start where this topic does.
+        # No record of that epoch is here; the client has to start at the beginning of this topic.
         assert (row.error_code, row.leader_epoch, row.end_offset) == (0, before, 0)
 
 
@@ -153,7 +153,7 @@ def test_a_fetch_session_knows_its_topics_by_id(client: WireClient) -> None:
     added = call((two, 0, -1), session=session, epoch=1, forgotten=[])
     assert {topic.topic_id for topic in added.responses} >= {two}
     produce(client, one, batch(b"more"))
-    # Nothing is named: the session knows what is wanted, and from where.
+    # The request names no partition: the session knows the partitions and offsets.
     woken = call(session=session, epoch=2, forgotten=[])
     assert [(topic.topic_id, topic.partitions[0].high_watermark) for topic in woken.responses] == [(one, 2)]
     updated = call((one, 2, -1), session=session, epoch=3, forgotten=[])
@@ -178,7 +178,7 @@ def test_a_session_learns_that_its_topic_is_gone_and_takes_the_next_one(client: 
         told = client.call(fetch_request(session_id=opened.session_id, session_epoch=epoch), 13)
         ((row,),) = [topic.partitions for topic in told.responses]
         assert (told.responses[0].topic_id, row.error_code) == (old, ErrorCode.UNKNOWN_TOPIC_ID)
-    # The client goes on in the same session: the old one forgotten, the new one added.
+    # The client continues the same session: it forgets the old topic and adds the new one.
     request = fetch_request((new, 0, -1), session_id=opened.session_id, session_epoch=3)
     request.forgotten_topics_data = [m.FetchRequest_ForgottenTopic(topic_id=old, partitions=[0])]
     answer = client.call(request, 13)
@@ -199,7 +199,7 @@ def test_offsets_are_committed_and_fetched_by_id(client: WireClient) -> None:
     assert commit(client, group, name, 6, 9) == 0
     assert fetched(client, group, old, 10) == (0, 6)
     new = recreate(client, name)
-    # The old position says nothing about the new topic, and nobody can bring it there.
+    # The old position does not apply to the new topic, and no request can bring it there.
     assert fetched(client, group, new, 10) == (0, -1)
     assert fetched(client, group, name, 9) == (0, -1)
     assert fetched(client, group, old, 10) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)

@@ -21,7 +21,7 @@ DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[tuple[WireClient, WireClient]]:
-    """An administrator, and somebody who may do nothing."""
+    """An administrator, and a user without permissions."""
     broker, closed_port = PybrokerProcess(tmp_path), free_port()
     broker.settings |= {
         "listeners": f"PLAINTEXT://{broker.bootstrap},SASL_PLAINTEXT://127.0.0.1:{closed_port}",
@@ -67,7 +67,7 @@ def test_an_id_tells_no_name_and_is_looked_up_before_rights(guarded: tuple[WireC
         assert (hidden.error_code, hidden.name, hidden.topic_id) == (DENIED, nameless, topic_id)
         assert (absent.error_code, absent.name, absent.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, nameless, unknown)
         assert hidden.partitions == []
-    # By name the other way round: no id, and no difference between what is there and what is not.
+    # By name the rule is reversed: no id, and no difference between existing and missing topics.
     by_name, missing = metadata(nobody, 12, name, "no-such-topic").topics
     assert (by_name.error_code, by_name.name, by_name.topic_id) == (DENIED, name, Uuid.ZERO)
     assert (missing.error_code, missing.topic_id) == (DENIED, Uuid.ZERO)
@@ -78,7 +78,7 @@ def test_an_id_tells_no_name_and_is_looked_up_before_rights(guarded: tuple[WireC
     assert nobody.call(m.ListTopicsRequest(list_internal=True), 1).topic_listing == []
     assert nobody.call(m.ListTopicsRequest(list_internal=True), 0).topic_listing == []
     assert nobody.call(m.MetadataRequest(topics=None), 12).topics == []
-    # Who may see it gets the name with the refusal; who may not delete it does not delete it.
+    # A user who may describe it gets the name with the refusal; a user who may not delete it does not delete it.
     allow(admin, name, AclOperation.DESCRIBE)
     (shown,) = metadata(nobody, 12, topic_id).topics
     assert (shown.error_code, shown.name) == (0, name)
@@ -141,7 +141,7 @@ def test_history_tells_no_former_name_to_those_who_may_not_know_it(guarded: tupl
 
 @pytest.mark.checklist(315)
 def test_pages_of_a_listing_are_filled_past_what_is_hidden(guarded: tuple[WireClient, WireClient]) -> None:
-    """Neither the size of a page nor its cursor tells of topics that the asker may not describe."""
+    """Neither the size of a page nor its cursor reveals topics that the user may not describe."""
     admin, nobody = guarded
     names = [f"t{number}" for number in range(6)]
     for name in names:

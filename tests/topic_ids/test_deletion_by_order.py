@@ -51,7 +51,7 @@ def orders(broker: BrokerProcess) -> set[str]:
 
 
 def no_trace(broker: BrokerProcess, name: str) -> bool:
-    """Nothing of a stopped broker's store takes the name."""
+    """In a stopped broker's store, no topic has the name."""
     nodes = nodes_below(broker.data_dir, znodes.TOPICS) | nodes_below(broker.data_dir, "/config/topics")
     taken = [path for path in nodes if name in path]
     return not taken and name not in orders(broker) and name not in hidden_ids(broker)

@@ -1,5 +1,5 @@
-"""A name that is created, filled, deleted and created again, thousands of times, with clients that never stop: nothing
-of one incarnation ever shows in another, nothing comes back, nothing stays behind, nothing goes early."""
+"""A name is created, filled, deleted and re-created thousands of times while clients run: data of one incarnation never
+appears in another, nothing returns, no data is left over, and no data is removed early."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NAMES = ("churn-a", "churn-b")
 GROUP = "churn-group"
 DELAY_MS = 3_000
 TROUBLE = {3, 6, 74, 100}
-"""What a client may be told between two incarnations; it tries again."""
+"""Errors that a client may get between two incarnations; it retries."""
 
 
 @dataclass
 class Watch:
-    """What the threads have seen."""
+    """Results of the threads."""
 
     incarnations: int = 0
     problems: list[str] = field(default_factory=list)
@@ -94,7 +94,7 @@ def producer(watch: Watch, port: int, name: str) -> Callable[[], None]:
 
 
 def consumer(watch: Watch, port: int, name: str) -> Callable[[], None]:
-    """Reads by name, from the start of what it thinks is there, with its epoch; every value must name that id."""
+    """Read by name from the start of the current incarnation, with its epoch; every value must name that id."""
     mine = ByName(port, name)
     place = [0]
 
@@ -135,7 +135,7 @@ def committer(watch: Watch, port: int, name: str) -> Callable[[], None]:
         if code and code not in TROUBLE:
             watch.problems.append(f"{name}: commit answered {code}")
         offset = lives.committed(GROUP, name)
-        # Whoever committed wrote its own epoch: an older one is a position in an earlier incarnation.
+        # The commit has the writer's epoch: an older epoch is a position in an earlier incarnation.
         if isinstance(offset, int) and 0 <= offset < mine.epoch:
             watch.problems.append(f"{name}: offset {offset} of an earlier incarnation in epoch {mine.epoch}")
 
@@ -143,9 +143,8 @@ def committer(watch: Watch, port: int, name: str) -> Callable[[], None]:
 
 
 def churn(broker: BrokerProcess, cycles: int) -> Watch:
-    """Lets administrators work beside clients; checks what was answered. More cycles than asked for if the clients
-    have hardly had a turn meanwhile.
-    """
+    """Run administrators beside clients and check the responses. Run more cycles than requested if clients have hardly
+    run meanwhile."""
     lives = Lives(broker.port)
     lives.coordinator(GROUP)
     watch = Watch()
@@ -189,8 +188,8 @@ def settled(broker: BrokerProcess, cycles: int) -> None:
 
 
 def never_early(broker: BrokerProcess) -> None:
-    """The broker's own log: each removal at least the delay after its deletion. The line of a deletion may come late,
-    on a machine that stands still for a moment; what it says, to the second, then counts."""
+    """The broker's own log: each removal comes at least the delay after its deletion. On a slow machine the line of a
+    deletion may come late; then the time in its text, in seconds, counts."""
     log = broker.console.read_text()
     deleted: dict[str, tuple[float, float]] = {}
     for line in log.splitlines():

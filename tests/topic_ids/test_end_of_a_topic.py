@@ -1,4 +1,4 @@
-"""What ends with a topic: waiting fetches, fetch sessions, produces in flight, the sequences of producers."""
+"""Effects of a topic's end on waiting fetches, fetch sessions, produces in flight and the sequences of producers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.topic_ids.lives import Lives, until
 from tests.wire.client import WireClient
 
 LONG_MS = 60_000
-"""Far below what the fetch asks for: an answer that takes so long is a failure of its own."""
+"""Far below the wait time of the fetch: a response that takes so long is a failure."""
 GONE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,

@@ -38,7 +38,7 @@ class Asked(NamedTuple):
     read: Callable[[Any], tuple[int, str, Uuid]]
     """Error code, name and id."""
     works: int = 0
-    """The code where it is the topic that is meant."""
+    """The code if the request means the topic itself."""
 
 
 def _list_offsets(name: str, topic_id: Uuid) -> Any:
@@ -162,7 +162,7 @@ REQUESTS = {
 
 
 def state(client: WireClient, name: str) -> Any:
-    """What the requests change: partitions, settings, start and end of the log."""
+    """State that the requests change: partitions, settings, start and end of the log."""
     (topic,) = metadata(client, 12, name).topics
     (described,) = client.call(_configs(name, Uuid.ZERO), 4).results
     offsets = []
@@ -190,7 +190,7 @@ def test_the_id_of_before_is_refused_and_the_new_one_works(client: WireClient, w
     create(client, other)
     assert ask(name, old) == (INCONSISTENT, name, old)
     assert ask("", old) == (UNKNOWN, "", old)
-    # The id lives and the name lives, but they are of two topics; then the id lives, and the name does not.
+    # Id and name exist, but belong to two topics; then only the id exists.
     assert ask(other, new) == (INCONSISTENT, other, new)
     assert ask("no-such-topic", new) == (INCONSISTENT, "no-such-topic", new)
     assert ask("no-such-topic", old) == (UNKNOWN, "no-such-topic", old)

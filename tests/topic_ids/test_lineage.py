@@ -1,4 +1,4 @@
-"""Who made and deleted a topic, what has become of it, and how far its removal is."""
+"""Who created and deleted a topic, its state, and the progress of its removal."""
 
 from __future__ import annotations
 
@@ -118,5 +118,5 @@ def test_the_log_has_one_line_for_each_request(start_broker: StartBroker) -> Non
     assert f"`pybroker topics undelete {alone} --as NAME`" in truncated
     (last,) = lines("topic deleted name=alone ")
     assert f"`pybroker topics undelete {renewed}` brings it back" in last
-    # What was ordered is nothing to be warned of.
+    # A requested change causes no warning.
     assert not [line for line in broker.console.read_text().splitlines() if " WARN " in line and "removed" in line]

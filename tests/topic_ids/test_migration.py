@@ -1,6 +1,5 @@
-"""Topics from before topic ids (KIP-516): a store and directories filled by hand come up with ids that are
-given once; an id that an older tool has lost is found again.
-"""
+"""Topics from before topic ids (KIP-516): a store and directories written by the test get ids once; an id that an older
+tool has removed is found again."""
 
 from __future__ import annotations
 
@@ -77,7 +76,7 @@ def test_a_crash_between_the_id_and_the_files_is_made_good(start_broker: StartBr
     kept = send(broker, "old", 0, RECORDS).acknowledged
     broker.stop()
     before_ids(broker, 2, "old")
-    # What a start writes first; the crash comes before any file.
+    # The first write of a start; the crash comes before any file.
     chosen = Uuid.random()
 
     async def migrate(store: EmbeddedStore) -> None:

@@ -154,7 +154,7 @@ def test_a_directory_of_unknown_id_that_a_new_topic_replaces_is_announced(stoppe
     replica = broker.data_dir / "t-0"
     line = f"the cluster does not know its topic id; it stays where it is replica={replica} id={unknown}"
     assert line in broker.console.read_text()
-    # Its epochs go on after those of the deleted one, and so are above all in the directory.
+    # Its epochs continue those of the deleted topic, so they are above all epochs in the directory.
     assert lives.create("t") != unknown
     assert lives.produce("t", "new").base_offset == 0
 
@@ -215,7 +215,7 @@ def test_two_directories_with_different_ids(start_broker: StartBroker, tmp_path:
     # Nothing proves that the other is older (equal epochs): it is neither served nor deleted.
     assert {path.name: path.read_bytes() for path in (other / "t-0").iterdir()} == before
     assert str(other / "t-0") in broker.console.read_text()
-    # With an epoch below that of the current one it is proven to be older: staged.
+    # Its epoch is below the current one, which proves that it is older: it is staged.
     (other / "t-0" / "leader-epoch-checkpoint").write_bytes(b"0\n0\n")
     broker.start()
     assert not (other / "t-0").exists()

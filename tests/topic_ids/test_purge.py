@@ -1,4 +1,4 @@
-"""The room of a deleted topic is had back before its delay is over, when somebody who may delete it says so."""
+"""A purge frees the disk space of a deleted topic before its delay ends, if the user may delete the topic."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_delete_now_is_one_command(start_broker: StartBroker) -> None:
     done = json.loads(run("delete", "now", "--now", "--yes", "--json"))
     assert (done["topic_id"], done["deleted"], done["purged"], done["missing"]) == (str(first), True, True, [])
     assert staged(broker, first) == []
-    # What lives, comes back, or was never deleted is not purged.
+    # Topics that exist, were undeleted, or were never deleted are not purged.
     second = lives.create("now")
     refused = lives.purge(second)
     assert (refused.error_code, "is not deleted" in refused.error_message) == (ErrorCode.TOPIC_ALREADY_EXISTS, True)
@@ -87,7 +87,7 @@ def test_a_shorter_delay_holds_for_deletions_under_way_when_somebody_says_so(sta
     rows = {one["topic"]: one for one in json.loads(run("deletions", "--shorten", "1h", "--json"))}
     assert all(0 < rows[name]["remaining_ms"] <= FOUR_HOURS_MS // 4 for name in ("first", "second"))
     assert all(rows[name]["undeletable"] for name in ("first", "second"))
-    # It never gets longer, and goes on across a crash.
+    # The deadline never moves later, and survives a crash.
     assert lives.purge(first, delay_ms=FOUR_HOURS_MS).error_code == 0
     broker.restart(crash=True)
     assert 0 < lives.deletions(first)[0].remaining_ms <= FOUR_HOURS_MS // 4

@@ -76,7 +76,7 @@ def test_without_a_stop(start_broker: StartBroker) -> None:
         assert alter(broker.port, "3.9-IV0").error_code == 0
         until(lambda: served(broker.port)[1] == (4, 18), "every thread serves requests by id")
         assert len(served(broker.port)) == len(without) + 24
-        # The connection of before goes on, by name and by id.
+        # The connection from before continues, by name and by id.
         ids = {topic.name: topic.topic_id for topic in metadata(client, 12, "one", "two").topics}
         assert Uuid.ZERO not in ids.values()
         assert produce(client, "one", batch(b"by name"), version=12).base_offset == 1
@@ -89,13 +89,13 @@ def test_without_a_stop(start_broker: StartBroker) -> None:
         assert create(client, "two").topic_id not in ids.values(), "the name is free at once"
         entry = described(broker.port)
         assert (entry.value, entry.config_source) == ("3.9-IV0", 3)
-        for lower in ("2.7", None):  # nor by taking the setting away, as the file says 2.7
+        for lower in ("2.7", None):  # nor by removing the setting, because the file says 2.7
             answer = alter(broker.port, lower)
             assert answer.error_code == ErrorCode.INVALID_CONFIG, lower
         assert alter(broker.port, "2.8").error_code == 0
     broker.kill()
     assert shown_ids(broker, "one", "three") == {"one": ids["one"], "three": made}
-    broker.start()  # with 2.7 in its file: what was set while it ran counts
+    broker.start()  # with 2.7 in its file: the value that was set at run time counts
     assert served(broker.port)[1] == (4, 18)
     assert topic_ids(broker, "one") == {"one": ids["one"]}
     broker.stop()
@@ -293,7 +293,7 @@ def test_a_crash_while_a_start_raises_it(start_broker: StartBroker, step: str) -
 
 @pytest.mark.checklist(45, 212)
 def test_a_topic_made_anew_by_another_tool_gets_another_id(start_broker: StartBroker) -> None:
-    """The record beside says of which node it is: one that somebody else has made is another topic."""
+    """The file in the directory names its node's version: a node that another tool wrote is another topic."""
     broker = start_broker(OLD)
     create_topic(broker, "anew", 1)
     broker.stop()

@@ -1,8 +1,6 @@
-"""A topic is deleted and created again under running clients that know it by name.
-
-One producer and one member of a group live through all incarnations. What the producer was told is written in an
-incarnation is what the member reads of it: from offset 0, each record once and in order, nothing of an older one.
-"""
+"""A topic is deleted and created again under running clients that know it by name. One producer and one member of a
+group run through all incarnations. The member reads exactly the records that were acknowledged in each incarnation:
+from offset 0, each once and in order, none of an older incarnation."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from tests.support.brokers import BrokerProcess
 
 PARTITIONS = 3
 PATIENCE_S = 120.0
-"""How long a client may take to notice a new incarnation: longer is a hang. All look for new metadata every second."""
+"""How long a client may take to notice a new incarnation; longer is a hang. All refresh their metadata every second."""
 QUIET = {
     "UNKNOWN_TOPIC_OR_PARTITION",
     "UNKNOWN_TOPIC_ID",
@@ -30,11 +28,11 @@ QUIET = {
     "UNKNOWN_MEMBER_ID",
     "CommitFailedError",  # kafka-python's own name for the three before
 }
-"""What a poll may report in between; an application logs it and polls again."""
+"""Errors that a poll may report in between; an application logs them and polls again."""
 
 
 def records(incarnation: int) -> list[Record]:
-    """Sometimes more and sometimes fewer than before, so that an old position lies inside or behind the new log."""
+    """Sometimes more and sometimes fewer than before, so an old position is inside or beyond the new log."""
     count = PARTITIONS * (5 + incarnation * 37 % 5 * 12)
     return [
         Record(number % PARTITIONS, None, f"{incarnation}:{number % PARTITIONS}:{number // PARTITIONS}")
@@ -44,7 +42,7 @@ def records(incarnation: int) -> list[Record]:
 
 @dataclass
 class Application:
-    """A producer and a consumer that stay, and somebody who deletes and creates their topic."""
+    """A producer and a consumer that stay open, and an administrator who deletes and creates their topic."""
 
     client: Client
     producer: Producer
@@ -83,7 +81,7 @@ class Application:
             for each in received:
                 assert each.value is not None
                 assert each.value.startswith(f"{incarnation}:"), f"{each.value} was read of incarnation {incarnation}"
-                # A rebalance may deliver again what is not committed, from the start; nothing may be left out.
+                # A rebalance may deliver uncommitted records again, from the start; no record may be missing.
                 assert each.offset <= last[each.partition] + 1, f"{each} after offset {last[each.partition]}"
                 last[each.partition] = each.offset
                 found[each.partition, each.offset] = each.value
@@ -91,7 +89,7 @@ class Application:
         self.noticed.append(time.monotonic() - self.created)
 
     def send(self, records: list[Record]) -> list[int]:
-        """Once more where the client gives a topic up for good when its id changes (franz-go): nothing was written."""
+        """Repeat it for clients that give a topic up for good when its id changes (franz-go): no record was written."""
         try:
             return self.producer.send(self.topic, records)
         except BrokerError as problem:
@@ -112,7 +110,7 @@ class Application:
 
 @pytest.fixture
 def own_broker(start_broker: StartBroker) -> BrokerProcess:
-    """A broker of the test's own: deletions of others would be noticed by clients of it too."""
+    """A broker of the test's own: its clients would also notice deletions of other tests."""
     return start_broker()
 
 
@@ -148,7 +146,7 @@ def test_running_clients_go_through_three_incarnations(running: Application) -> 
 
 @pytest.mark.checklist("R4", "R5")
 def test_a_producer_that_writes_while_its_topic_is_away(running: Application, own_broker: BrokerProcess) -> None:
-    """Its send ends, and what it says is written is in the new topic once, at the offsets it names."""
+    """Its send ends, and the acknowledged record is in the new topic once, at the offset of the acknowledgement."""
     writer = type(running.client)(own_broker.bootstrap)  # type: ignore[call-arg]  # each takes the address only
     producer = writer.producer(ALL_ACKS[3])
     running.producer.close()
@@ -160,7 +158,7 @@ def test_a_producer_that_writes_while_its_topic_is_away(running: Application, ow
             running.client.delete_topic(running.topic)
             with ThreadPoolExecutor(1) as pool:
                 sending = pool.submit(running.send, sent)
-                # The first attempts meet no topic; that they do is not needed for what is shown.
+                # The first attempts find no topic; the test does not depend on that.
                 time.sleep(0.3)
                 running.create()
                 try:

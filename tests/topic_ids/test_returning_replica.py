@@ -1,6 +1,5 @@
-"""A replica that comes back to a broker after its topic has gone: what the first LeaderAndIsr of a controller, which is
-FULL, makes of data that it does not name.
-"""
+"""A replica that returns to a broker after its topic was deleted: the first LeaderAndIsr of a controller, which is
+FULL, does not name it."""
 
 from __future__ import annotations
 

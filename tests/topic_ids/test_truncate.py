@@ -39,13 +39,13 @@ def test_a_new_id_with_the_same_settings(lives: Lives) -> None:
     assert lives.committed("cut-group", "cut") == -1
     assert lives.produce("cut", "new").base_offset == 0
     assert lives.read("cut") == ["new"]
-    # What was resolved before never reaches the new one.
+    # An earlier resolution never reaches the new incarnation.
     assert lives.produce(first, "late").error_code == UNKNOWN_TOPIC_ID
     assert lives.fetch(first).error_code == UNKNOWN_TOPIC_ID
     assert lives.fetch("cut", epoch=0).error_code == FENCED_LEADER_EPOCH
     assert lives.commit("cut-group", "cut", 1, epoch=0) == FENCED_LEADER_EPOCH
     assert lives.truncate(first).error_code == UNKNOWN_TOPIC_ID
-    # The old one can come back beside it.
+    # The old incarnation can be undeleted under another name.
     assert lives.undelete(first).error_code == 36
     assert lives.undelete(first, "cut-before").error_code == 0
     assert lives.read("cut-before") == ["old"]
@@ -83,7 +83,7 @@ def test_offsets_go_on(start_broker: StartBroker) -> None:
     assert lives.metadata("on").topic_id == third.topic_id
     assert lives.ends("on") == (6, 6)
     assert lives.history("on").incarnations[0].partitions[0].log_start_offset == 6
-    # Each old incarnation still has what it had.
+    # Each old incarnation still has its records.
     assert lives.undelete(second.old_topic_id, "on-first").error_code == 0
     assert lives.read("on-first") == ["0", "1", "2", "3", "4"]
     assert lives.undelete(second.topic_id, "on-second").error_code == 0

@@ -16,7 +16,7 @@ TURNS = 3
 
 
 class Reader:
-    """A consumer of one partition without a group, and what it has read: (offset, value) in order."""
+    """A consumer of one partition without a group, and the records that it has read: (offset, value) in order."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer = ck.Consumer(
@@ -33,7 +33,7 @@ class Reader:
         self.found: list[tuple[int, str]] = []
 
     def poll(self) -> None:
-        """Takes what is there; an error that the client reports in between is not its last word."""
+        """Poll once; an error that the client reports in between is not final."""
         for message in self._consumer.consume(500, 0.1):
             if message.error() is None:
                 offset, value = message.offset(), message.value()
@@ -82,7 +82,7 @@ def test_producer_and_consumer_go_on(broker: BrokerProcess, keep: bool) -> None:
     reader.close()
     assert reader.found[-len(last) :] == last
 
-    # What was acknowledged is where it was said to be, in one of the incarnations; and each is in order.
+    # Each acknowledged record is at its offset in one of the incarnations, and each incarnation is in order.
     logs = [last]
     for number, topic_id in enumerate(old):
         assert lives.undelete(topic_id, f"{topic}-{number}").error_code == 0

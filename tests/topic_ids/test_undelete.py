@@ -1,4 +1,4 @@
-"""A deleted topic lives again: its data, id, settings and the offsets of its groups."""
+"""A deleted topic is undeleted: its data, id, settings and the offsets of its groups."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_everything_comes_back(lives: Lives) -> None:
     assert (topic.topic_id, len(topic.partitions)) == (first, 2)
     assert lives.epoch("back") == 1
     assert lives.ends("back") == (1, 3)
-    # By name and by id, and the producer goes on.
+    # By name and by id, and the producer continues.
     assert lives.read("back", 1) == lives.read(first, 1) == ["b", "c"]
     assert lives.read(first, partition=1) == ["x"]
     assert lives.produce(first, "d").base_offset == 3
@@ -186,7 +186,7 @@ def test_ids_of_the_dead(lives: Lives) -> None:
     second = lives.create("dead")
     refused = lives.delete(first)
     assert refused.error_code == UNKNOWN_TOPIC_ID
-    # The message says who that was, and who it is now.
+    # The message has the earlier and the current id.
     for text in ("'dead'", "deleted by", str(second)):
         assert text in refused.error_message
     assert lives.metadata("dead").topic_id == second

@@ -1,4 +1,4 @@
-"""Commands, errors and answers to clients say how a deleted topic comes back."""
+"""Commands, errors and responses to clients explain how to undelete a topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_deleting_says_how_it_comes_back(start_broker: StartBroker) -> None:
     assert (deleted["topic_id"], deleted["deleted"], deleted["undeletable"]) == (str(first), True, True)
     (found,) = lives.deletions(first)
     assert deleted["remove_after_ms"] == found.remove_after_ms > found.deleted_ms
-    # Each command that finds no topic says what became of it.
+    # Each command that finds no topic reports its deletion.
     for arguments in (
         ("describe", "orders"),
         ("alter", "orders", "--partitions", "2"),

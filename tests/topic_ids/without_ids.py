@@ -1,4 +1,4 @@
-"""A broker whose `inter.broker.protocol.version` is below 2.8, as its clients and its store show it."""
+"""A broker whose `inter.broker.protocol.version` is below 2.8, as its clients and its store see it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OLD = {VERSION: "2.7-IV2"}
 
 
 def served(port: int) -> dict[int, tuple[int, int]]:
-    """What ApiVersions says: key → lowest and highest version."""
+    """The versions in ApiVersions: key → lowest and highest version."""
     with WireClient(port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
     return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
@@ -48,7 +48,7 @@ def described(port: int, broker: str = "1") -> Any:
 
 
 def hidden_ids(broker: BrokerProcess) -> dict[str, Uuid]:
-    """The ids that a stopped broker keeps beside the topics' nodes."""
+    """The ids that a stopped broker stores beside the topics' nodes."""
     start = len(znodes.TOPIC_IDS) + 1
     found = nodes_below(broker.data_dir, znodes.TOPIC_IDS)
     return {path[start:]: Uuid.parse(json.loads(data)["id"]) for path, data in found.items()}

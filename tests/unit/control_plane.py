@@ -1,4 +1,4 @@
-"""A whole control plane over a FakeNative: what the unit tests of controller, admin and api share."""
+"""A whole control plane over a FakeNative, shared by the unit tests of controller, admin and api."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.fake_native import FakeNative
 
 
 async def until(condition: Callable[[], object], seconds: int = 60) -> None:
-    """Waits for what no event tells."""
+    """Wait for a condition that no event announces."""
     for _ in range(100 * seconds):
         if condition():
             return
@@ -60,7 +60,7 @@ class ControlPlane:
         self.broker: Broker | None = None
 
     async def start(self) -> Broker:
-        """A broker that is up; the fake disk is that of the broker before."""
+        """A running broker on the fake disk of the broker before it."""
         before, self.native = self.native, FakeNative()
         self.native.disk, self.native.staged = before.disk, before.staged
         self.native.failing = before.failing
@@ -118,7 +118,7 @@ class ControlPlane:
         return self.broker._store
 
     async def call(self, api_key: int, message: Any, version: int = 0) -> Any:
-        """What a client would be answered."""
+        """The response that a client would get."""
         assert self.broker is not None
         assert self.broker.services is not None
         handler = client_routes(self.broker.services)[api_key]

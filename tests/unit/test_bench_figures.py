@@ -1,4 +1,4 @@
-"""The benches load a broker until its figures stand still, and write README's rows by their names."""
+"""The benches load a broker until its figures are stable, and write README's rows by their names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_never_stands_still_is_taken_as_it_is_and_told() -> None:
 
 
 def test_a_row_of_the_front_page_is_of_a_case_and_stands_there_once() -> None:
-    """What was not measured stays as it is."""
+    """Rows that were not measured stay unchanged."""
     shown = {case.name: case for case in CASES}
     for row in ROWS:
         assert {name for name, _, _ in row.figures} <= set(shown[row.case].shown()), row.label

@@ -176,7 +176,7 @@ async def test_what_is_left_to_the_end_of_a_turn_is_done_with_the_drain(served: 
     served.native.push(*(FakeRequest(12, HeartbeatRequest()) for _ in range(3)))
     served.dispatcher._drain()
     assert done == ["after 3"] * 3, "in the step of the loop that took the requests, after all of them"
-    # Outside of a drain it comes with the next step, and what fails keeps nobody from his turn.
+    # Outside a batch, the hook runs in the next turn, and a failing hook does not prevent the others.
     served.turn(lambda: 1 // 0)
     served.turn(lambda: served.turn(lambda: done.append("last")))
     assert done[3:] == []
@@ -273,8 +273,8 @@ def test_a_failure_among_brokers_has_their_layout() -> None:
 
 
 def test_a_failure_of_the_controllers_messages_is_of_its_own_class() -> None:
-    """Not all of whose fields have a default. A process of its own: once a broker has its routes, the native core makes
-    objects of these classes, for every test after this one too."""
+    """A message without defaults for all fields. In its own process: once a broker has its routes, the native core
+    creates objects of these classes, also for later tests."""
     program = """
 import pybroker.broker.api.broker_routes
 from pybroker.broker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse

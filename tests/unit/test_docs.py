@@ -1,4 +1,4 @@
-"""The pages for users name only what is there: settings of the table, files and tests of the repository, commands."""
+"""The pages for users name only existing settings, files, tests and commands."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_tests_named_on_the_clients_page_exist() -> None:
 
 
 GRAMMAR = re.compile(r"[\[\]|]")
-"""What may be left out, or is one of several: such a line is not a command as it stands."""
+"""An optional part, or one of several: such a line is not a command."""
 OF_THE_SHELL = re.compile(r"\s#.*|\s\d?[<>].*")
 
 
 def command_lines() -> Iterator[str]:
-    """Those of the pages' blocks, as a shell would give them to `pybroker`."""
+    """The commands in the pages' blocks, split as by a shell."""
     for page in PAGES:
         for block in re.findall(r"^ *```\w*\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL):
             for line in re.sub(r"\\\n\s*", " ", block).splitlines():

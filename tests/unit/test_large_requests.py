@@ -1,4 +1,4 @@
-"""A request in pieces, the answers to them as one, and whose turn it is on the loop."""
+"""Large requests in pieces, their merged response, and the turns of the loop."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_what_is_named_twice_is_asked_for_once() -> None:
 
 
 async def test_each_iteration_of_the_loop_has_one_slice() -> None:
-    """However many wait; what is cancelled takes no turn."""
+    """However many wait; a cancelled one takes no turn."""
     turns, order = LoopShares(), []
 
     async def work(name: str) -> None:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def console() -> Iterator[io.StringIO]:
-    """What the log says; the root logger is put back afterwards."""
+    """Log lines; the root logger is restored afterwards."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     stream = io.StringIO()

@@ -188,7 +188,7 @@ async def test_a_deletion_ends_as_a_tombstone(control_plane: ControlPlane) -> No
     await delete(control_plane, topic_id)
     await until(lambda: services.view.image.deletions[topic_id].state == "removed")
     assert len(control_plane.native.purged) == 2
-    # Nothing of it is left to do: what the controller still has to care for is empty, the tombstone is history.
+    # No work is left: the controller's list is empty, and the tombstone is only history.
     left = control_plane.controller._deletions
     await until(lambda: not any((left._unconfirmed, left._staged, left._unchecked, left._newly_staged)))
     await control_plane.stop()

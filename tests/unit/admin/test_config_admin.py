@@ -170,7 +170,7 @@ async def test_each_resource_stands_for_itself(control_plane: ControlPlane) -> N
 
 
 async def test_settings_that_the_store_does_not_take_are_refused(control_plane: ControlPlane) -> None:
-    """They have to fit into one value of the store; the broker and what is set already stay."""
+    """The values must fit into one value of the store. The broker and the settings that it already has stay."""
     await control_plane.start()
     await create(control_plane, "t")
     followers, leaders = "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"

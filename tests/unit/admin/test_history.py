@@ -1,4 +1,4 @@
-"""Deletions are looked for on the disks for those only who may see them."""
+"""Search the disks for deletions only for users who may see them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ WELL = PartitionImage((1, 2, 3), 1, 4, (1, 2, 3), 1, 0)
 
 
 class View:
-    """What a broker knows, to be changed by a test."""
+    """A broker's state, which a test changes."""
 
     def __init__(self) -> None:
         self.image = ClusterImage.initial(1)

@@ -1,4 +1,4 @@
-"""Plans of moves: what they reach, what they leave alone, and what they cost."""
+"""Plans of moves: their result, the replicas that they do not move, and their cost."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_leaders_are_evened_without_moving_bytes() -> None:
 
 
 def test_leadership_goes_along_a_chain() -> None:
-    # 1 and 3 share no partition: 1 gives one to 2, and 2 one to 3.
+    # 1 and 3 share no partition: 1 hands one over to 2, and 2 hands one over to 3.
     partitions = topic("a", (1, 2), (1, 2), (2, 3)) + topic("fixed", (3,), (4,), (4,))
     plan = balance(partitions, brokers(4), bytes_tolerance=9)
     leaders = Counter(found[0] for found in after(partitions, plan).values())
@@ -144,7 +144,7 @@ def test_topics_get_more_replicas_and_less() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_cluster(seed: int) -> None:
-    """Whatever it looks like: nobody twice, no replica lost, no rack lost, numbers even, a second plan has nothing."""
+    """For any cluster: no broker twice, no replica lost, no rack lost, even numbers; a second plan is empty."""
     chance = random.Random(seed)
     count = chance.randint(2, 8)
     all_brokers = brokers(count, chance.choice(("", "x", "xy", "xyz")))

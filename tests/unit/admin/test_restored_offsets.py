@@ -1,4 +1,4 @@
-"""Who gets offsets back, and until when it is tried: the coordinators of the groups are played."""
+"""Which groups get offsets back, and for how long the broker retries. The groups' coordinators are fakes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_a_topic_is_undeleted_while_its_successor_gets_the_offsets() -> No
 
 @pytest.mark.checklist("U3", "R32")
 async def test_each_broker_gives_theirs_to_its_groups() -> None:
-    """And goes on until the others have, whose coordinator may become this one."""
+    """It retries until the other coordinators respond; this broker may become one of them."""
     played = Played(record(LIVE, OLD))
     played.decides.set()
     played.refusals = 1

@@ -1,4 +1,5 @@
-"""Native code accepts what a setting's check accepts: otherwise a change would be stored and not be in force."""
+"""Native code accepts every value that the setting's check accepts; otherwise a change would be stored without effect.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No setting is accepted that nobody obeys: each name of the tables is written in code that reads it."""
+"""No setting is accepted without effect: code reads each name of the tables."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ BY_NATURE = {
     "group.coordinator.rebalance.protocols": "its only value is what is served",
 }
 
-# Settings whose names are put together from a prefix where they are read.
+# Settings whose names the reading code builds from a prefix.
 PREFIXED = {"offsets.topic.num.partitions", "offsets.topic.replication.factor"}
 
 # Those that belong to a group's own setting (`effective_value`).
 OF_GROUPS = {name for broker in OF_BROKER.values() for name in broker if name is not None}
 
-# Those that say themselves that they change nothing.
+# Settings whose description says that they change nothing.
 WITHOUT = {key.name for key in WITHOUT_EFFECT}
 
 
@@ -44,7 +44,7 @@ def code() -> str:
     return "\n".join(path.read_text() for path in (*python, *rust))
 
 
-# What a broker setting decides by way of the topic setting that it is the default of.
+# Broker settings that act through the topic setting whose default they are.
 DEFAULTS_OF_TOPICS = {member for name in BROKER_SYNONYM.values() for member in SYNONYMS.get(name, (name,))}
 
 

@@ -1,4 +1,4 @@
-"""Texts of settings: what is understood, what is refused, and the way back to text."""
+"""Texts of settings: accepted, refused, and converted back to text."""
 
 from __future__ import annotations
 

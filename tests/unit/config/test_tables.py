@@ -1,4 +1,4 @@
-"""The tables themselves: consistent with each other and with what they promise."""
+"""The tables are consistent with each other and with their descriptions."""
 
 from __future__ import annotations
 

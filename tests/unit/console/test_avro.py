@@ -1,4 +1,4 @@
-"""Avro of people who wish the console ill, and of those who do not."""
+"""Avro from hostile and from honest writers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def number(value: int) -> bytes:
 
 
 def file_of(schema: object, count: int, block: bytes, codec: str = "null") -> bytes:
-    """A file with one block that says of itself whatever it likes."""
+    """A file with one block whose header may contain any size."""
     text = json.dumps(schema).encode()
     head = b"Obj\x01" + number(2)
     for name, value in (("avro.schema", text), ("avro.codec", codec.encode())):

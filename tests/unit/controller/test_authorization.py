@@ -1,5 +1,4 @@
-"""What clients may have decided: looked at again by the controller, in what is decided, whatever the broker that was
-asked has found."""
+"""The controller authorizes clients' changes again when it decides, whatever the receiving broker has found."""
 
 from __future__ import annotations
 
@@ -203,7 +202,7 @@ async def test_what_was_decided_counts_from_the_next_event_on_and_for_the_next_c
     await control_plane.start()
     assert await create("a2", "b2") == [0, MAY_NOT_TOPIC]
     everything = AclFilter(1, 1, None, None, None, 1, 1)
-    # Both wait in the queue: what comes behind the decision is refused, before any broker obeys it.
+    # Both wait in the queue. The event behind the decision is refused before any broker applies the decision.
     removed, refused = await asyncio.gather(
         control_plane.parts.controller.submit(e.DeleteAcls((everything,)), caller=root), create("a3")
     )

@@ -260,7 +260,7 @@ def test_a_leader_with_followers_begins_an_epoch_with_each_life() -> None:
     image = created(cluster(1, 2), "a", partitions=1, factor=2)
     image = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 9), arrival(2, 8)))).delta)
     assert led(image) == [(1, 1, (1, 2))]
-    # Another controller finds the same lives.
+    # Another controller loads the same incarnations.
     assert decide_brokers(image, BrokersChanged((arrival(1, 9), arrival(2, 8)))).operations == ()
     image = image.apply(decide_brokers(image, BrokersChanged((arrival(2, 10),))).delta)
     assert led(image) == [(1, 1, (1, 2))], "a follower claims only what is on its disk"
@@ -294,7 +294,8 @@ def test_who_may_have_lost_records_leaves_every_isr_that_has_another_member() ->
 
 
 def test_a_log_that_was_made_by_one_alone_leads_however_often_the_others_die() -> None:
-    """The controller dies when it alone has made its log; the others have none, and one dies before that is heard."""
+    """The controller dies after only its own replica has made a log. The others have none, and another one dies before
+    its report arrives."""
     image = created(cluster(1, 2, 3), "a", partitions=1, factor=3)
     slots = ((image.topics["a"].topic_id, 0, -1, znodes.MISSING_LOG),)
     image = image.apply(decide_brokers(image, BrokersChanged(gone=(3,))).delta)
@@ -353,14 +354,14 @@ def test_others_lead_what_its_only_member_in_sync_never_began() -> None:
 
 
 def test_what_has_had_a_leader_is_not_begun_anew_without_its_last_member_in_sync() -> None:
-    """Its log is gone, and that of another one ends earlier."""
+    """Its log is gone, and the log of another replica ends earlier."""
     image = telling(a_first_leader_that_never_began(), 1, znodes.MISSING_LOG)
     for broker_id, end in ((3, 5), (2, 0), (3, 5)):
         image = telling(image, broker_id, end)
         partition = image.topics["a"].partitions[0]
         assert (partition.leader, partition.isr) == (-1, (1,))
     assert partition.suspect == (znodes.LogEnd(1, -1, znodes.MISSING_LOG),)
-    # Nor where a leader has shown before that it lives.
+    # Nor if a leader has shown that it is alive.
     image = a_first_leader_that_never_began()
     partition = image.topics["a"].partitions[0]
     change = IsrChange(image.topics["a"].topic_id, 0, partition.leader_epoch, ((1, 1), (3, 9)), partition.state_version)
@@ -370,7 +371,7 @@ def test_what_has_had_a_leader_is_not_begun_anew_without_its_last_member_in_sync
     for broker_id, end in ((1, znodes.MISSING_LOG), (2, 0), (3, 0)):
         image = telling(image, broker_id, end)
         assert led(image)[0][0::2] == (-1, (1,))
-    # Nor what a disk had that is gone.
+    # Nor data of a replaced disk.
     image = a_first_leader_that_never_began()
     image = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 13, emptied=True),))).delta)
     for broker_id, end in ((1, znodes.MISSING_LOG), (2, 0), (3, 0)):
@@ -532,7 +533,7 @@ def test_an_id_is_told_with_the_name_that_it_has_or_had(tmp_path: Path, caplog: 
 
 
 async def test_deletions_go_on_as_soon_as_the_store_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not after the pause between two orders: who undeletes a topic waits for it."""
+    """Not after the pause between two orders: the client that undeletes a topic waits for it."""
     image = deleted(created(cluster(1), "a"), "a")
     (topic_id,) = image.deletions
     image = image.apply(decide_advance(image, AdvanceDeletions(staged=(topic_id,))).delta)

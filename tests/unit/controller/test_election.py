@@ -1,4 +1,4 @@
-"""The office is freed of the broker that was named, and of nobody else."""
+"""The election releases the leadership of the named broker only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leads: preferred leaders, and unclean elections, which are allowed nowhere unless somebody says so."""
+"""Elections: preferred leaders, and unclean elections, which are allowed only by a setting."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_replica_that_arrives_leads_uncleanly(image: ClusterImage) -> None:
 
 
 def test_failing_disks_end_an_unclean_election(image: ClusterImage) -> None:
-    """Each replica's disk fails in turn: nobody is elected twice."""
+    """Each replica's disk fails in turn; no replica is elected twice."""
     now = lossy(with_state(image, "a", 0, leader=1, isr=(1,)))
     topic_id = now.topics["a"].topic_id
     leaders = []

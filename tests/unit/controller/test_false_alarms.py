@@ -1,4 +1,5 @@
-"""What the operator reads of partitions whose creation was interrupted: nothing was lost, and nothing says so."""
+"""The operator's messages about partitions whose creation was interrupted: no data was lost, and no message claims it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Said:
 
 
 def interrupted() -> Said:
-    """The controller and first replica died before any other replica heard of the partition."""
+    """The controller, which has the first replica, died before any other replica got the order."""
     said = Said()
     said.brokers(BrokersChanged(gone=(1,)))
     said.told(2, MISSING_LOG)
@@ -64,7 +65,7 @@ def test_a_partition_that_never_took_a_record_has_lost_nothing() -> None:
 
 
 def test_a_leader_that_dies_after_the_others_have_told_has_lost_nothing() -> None:
-    """The dead controller is still registered when the others say that they have no log: it is alone in the ISR."""
+    """The dead controller is still registered when the others report that they have no log. It is alone in the ISR."""
     said = Said()
     said.told(2, MISSING_LOG)
     said.told(3, MISSING_LOG)
@@ -103,7 +104,7 @@ def test_who_is_waited_for_may_have_the_only_log() -> None:
 
 
 def test_records_of_a_replica_that_was_not_in_sync_are_told() -> None:
-    """The replicas in sync have no log: nobody leads, and the operator reads why."""
+    """The in-sync replicas have no log: there is no leader, and the log names the reason."""
     said = Said()
     for change in (
         BrokersChanged(gone=(2,)),

@@ -1,4 +1,4 @@
-"""Replicas of topics that nobody knows: noted, brought back or deleted by order, and nothing else."""
+"""Stray replicas of unknown topics are noted, and restored or deleted only by a command."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Staged ingests over brokers: what is decided was prepared on those who are in sync, and nobody else comes to lead or
-into sync before it is attached."""
+"""Staged ingests over brokers: a decided commit was prepared on the in-sync replicas, and no other replica becomes
+leader or in-sync before it is linked."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_what_a_broker_does_about_changes(image: ClusterImage) -> None:
     drop = decide_drop_ingests(image, DropIngests(open=((key, EPOCH),))).delta
     assert changes_of(image, image.apply(drop), drop).over == [image.ingests[key]]
 
-    # What is decided keeps its files until all of it is attached, also where the change was not heard of by itself.
+    # A decided commit keeps its files until all of them are linked, even if the broker missed the change itself.
     decision = decide_commit_ingest(image, commit(image)).delta
     decided = image.apply(decision)
     for change in (decision, decided):

@@ -1,4 +1,4 @@
-"""Who is in sync: the leader proposes, the controller writes what still fits the state that it knows."""
+"""The leader proposes an ISR; the controller writes it if it still fits the current state."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_set_is_written_under_the_version_that_the_leader_knew(image: ClusterI
     (outcome,) = decision.reply
     assert (outcome.error_code, outcome.isr, outcome.version, outcome.leader_epoch) == (0, (1, 3), 1, 0)
     after = image.apply(decision.delta)
-    # The same again, whose answer was lost: it hears what is known.
+    # A repeated proposal whose response was lost gets the current state.
     (again,) = decide_alter_isr(after, AlterIsr(1, EPOCH, (shrunk,))).reply
     assert (again.error_code, again.isr, again.version) == (ErrorCode.INVALID_UPDATE_VERSION, (1, 3), 1)
 

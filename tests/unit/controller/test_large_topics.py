@@ -1,6 +1,5 @@
-"""Topics that are too large for one multi of ZooKeeper: a crash behind any of the multis leaves the topic whole, or
-dead and its name free.
-"""
+"""Topics that are too large for one multi of ZooKeeper: after a crash behind any multi, the topic is complete, or dead
+with its name free."""
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ class Nodelike:
                     pass
 
     def load(self, epoch: int) -> ClusterImage:
-        """As the next controller does, with what it mends."""
+        """Load the state as the next controller does, with its repairs."""
         trees = [
             {path: node for path, node in self.nodes.items() if path.startswith(root + "/")}
             for root in (znodes.TOPICS, "/config", "/admin")
@@ -91,7 +90,7 @@ class Nodelike:
         return loaded.image.apply(ImageDelta(brokers=BROKERS))
 
     def orphans(self) -> set[str]:
-        """Nodes of topics whose partitions have lost their topic, and records that were never decided."""
+        """Nodes of partitions without a topic node, and records that were never decided."""
         return {
             path
             for path in self.nodes
@@ -112,7 +111,7 @@ def after(store: Nodelike, image: ClusterImage, decision: Decision) -> ClusterIm
 
 
 def crashes(store: Nodelike, decision: Decision) -> Iterable[tuple[int, Nodelike, ClusterImage]]:
-    """What the next controller finds after a crash behind each multi."""
+    """The state that the next controller finds after a crash behind each multi."""
     parts = parts_of(decision)
     assert len(parts) > 1, "it fits into one multi"
     for number in range(len(parts) + 1):
@@ -123,7 +122,7 @@ def crashes(store: Nodelike, decision: Decision) -> Iterable[tuple[int, Nodelike
 
 
 def same_as_loaded(store: Nodelike, image: ClusterImage) -> None:
-    """What the controller believes is what another one reads."""
+    """The controller's image equals the image that another controller loads."""
     loaded = store.copy().load(1)
     assert (loaded.topics.keys(), loaded.leftovers) == (image.topics.keys(), image.leftovers)
     for name, topic in image.topics.items():

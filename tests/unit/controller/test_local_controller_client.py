@@ -1,4 +1,5 @@
-"""What the port promises: an answer to each event, never before its decision, when that is in force or time is over."""
+"""The controller client answers each event only after its decision, when the decision is complete or the timeout has
+expired."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ async def test_time_is_over_before_it_is_in_force(control_plane: ControlPlane, m
     assert isinstance(made, CreatedTopic), "it is decided"
     assert not created.is_complete
     held.free.set()
-    # It comes into force all the same.
+    # It is completed anyway.
     await until(lambda: control_plane.parts.services.cache.topic("a"))
     await controller.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50_000))
     held.free.clear()
@@ -120,7 +121,7 @@ async def test_who_waits_when_the_controller_stops_is_answered(
     reply = (await asker).reply
     assert isinstance(reply, KafkaError)
     assert reply.code == ErrorCode.NOT_CONTROLLER
-    # Stored before anybody heard of it: the next start goes on with it.
+    # The decision was stored before any broker got it; the next start completes it.
     await control_plane.stop()
     await control_plane.start()
     await until(lambda: control_plane.parts.services.cache.topic("a"))

@@ -1,4 +1,4 @@
-"""What the controller says to a broker, in which order: FULL first, then what changes, always by id."""
+"""Messages to a broker and their order: FULL first, then changes, always by id."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def leaders(request: LeaderAndIsrRequest) -> dict[tuple[str, Uuid], list[int]]:
 async def test_full_first_then_only_what_changes(
     control_plane: ControlPlane, said: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of more partitions than that a broker hears in pieces, and serves when it has heard of all.
+    # A broker gets more partitions than that in several messages, and serves them after the last one.
     monkeypatch.setattr(broadcast, "SHOWN_AT_ONCE_MAX", 2)
     plane = control_plane
     broker = await plane.start()
@@ -81,7 +81,7 @@ async def test_full_first_then_only_what_changes(
     assert (node["version"], node["id"], node["partitions"]) == (3, str(a), {"0": [1], "1": [1]})
     created = [request for request in said if isinstance(request, LeaderAndIsrRequest)]
     assert (created[0].type, leaders(created[0])) == (FULL, {})
-    # Of the second one, only the second: what is missing is not gone.
+    # The second message has only the second partition: a partition that it does not name stays.
     assert [(each.type, leaders(each)) for each in created[1:]] == [
         (INCREMENTAL, {("a", a): [0, 1]}),
         (INCREMENTAL, {("b", b): [0]}),
@@ -169,7 +169,7 @@ async def test_a_stop_that_fails_is_said_again_but_not_for_ever(
     await delete(plane, first)  # answered although no replica has confirmed
     await until(lambda: "does not confirm" in caplog.text, "the controller gives up")
     assert (stops, broker.services.view.image.deletions[first].state) == (1 + 5, DELETING)
-    # The next controller begins anew with what is stored; this time the disk obeys.
+    # The next controller starts from the stored state; this time the disk works.
     await plane.stop()
     failing, stops = False, 0
     broker = await plane.start()

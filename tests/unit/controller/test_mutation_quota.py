@@ -1,4 +1,4 @@
-"""What is counted for a client's `controller_mutation_rate`: what would be done, once, and before a topic is closed."""
+"""`controller_mutation_rate` counts an intended change once, before a topic is fenced."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def change(entity: Entity, **values: str | None) -> QuotaChange:
 
 
 def written(operations: tuple[Operation, ...], before: dict[str, Node] | None = None) -> dict[str, Node]:
-    """What the store has then; writes that do not fit are errors."""
+    """Return the resulting nodes of the store; raise for writes that do not fit."""
     nodes = dict(before or {})
     for one in operations:
         if isinstance(one, Create):

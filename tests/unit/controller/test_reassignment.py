@@ -1,4 +1,4 @@
-"""Reassignments: what each step decides, and that every crash in between leads to the end that was asked for."""
+"""Reassignments: the decision of each step; a crash between any two steps leads to the requested end."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def asked(
 
 
 def in_sync(image: ClusterImage, *isr: int) -> ClusterImage:
-    """The leader proposes, and then what is ready goes on."""
+    """The leader proposes its ISR; then finished reassignments advance."""
     now = state(image)
     members = tuple((one, -1 if one in now.isr else 1) for one in isr)
     change = IsrChange(image.topics["a"].topic_id, 0, now.leader_epoch, members, now.state_version)
@@ -119,13 +119,13 @@ def test_what_needs_no_copy_is_done_at_once(image: ClusterImage) -> None:
 
 
 def test_as_many_replicas_stay_in_sync(image: ClusterImage) -> None:
-    """2 and 3 hold what was acknowledged; 3 goes only when another one has it."""
+    """2 and 3 have the acknowledged records. 3 leaves only when another replica has them."""
     behind = with_state(image, "a", 0, isr=(1, 3))
     waiting, _ = asked(behind, (1, 2))
     assert shape(state(waiting)) == ((1, 2, 3), (), (3,))
     done = in_sync(waiting, 1, 3, 2)
     assert shape(state(done)) == ((1, 2), (), ())
-    # One that stays and was behind before holds nothing up.
+    # A staying replica that was already behind does not delay the others.
     other, _ = asked(behind, (1, 2, 4))
     assert shape(state(in_sync(other, 1, 3, 4))) == ((1, 2, 4), (), ())
 
@@ -230,7 +230,7 @@ def test_brokers_go_and_come_meanwhile(image: ClusterImage) -> None:
     assert (state(without).leader, shape(state(without))[1:]) == (2, ((4, 5), (2, 3)))
     done = in_sync(in_sync(without, 2, 3, 4), 2, 3, 4, 5)
     assert (shape(state(done)), state(done).leader) == (((4, 5, 1), (), ()), 4), "who stays may be down"
-    # The only one in sync dies, and is what goes: nobody takes its part.
+    # The only in-sync replica dies, and it is the one to remove: no replica replaces it.
     alone = with_state(begun, "a", 0, isr=(2,), leader=2)
     dead = advanced(alone.apply(decide_brokers(alone, BrokersChanged(gone=(2,))).delta))
     assert (state(dead).leader, shape(state(dead))[2]) == (NO_LEADER, (2, 3))
@@ -272,7 +272,8 @@ class Store:
 
 
 def next_decision(image: ClusterImage, target: tuple[int, ...] | None, wanted: tuple[int, ...]) -> Decision:
-    """What goes on by itself; what was asked for, if that was lost; a replica that has caught up."""
+    """Events that the controller creates, the request again if it was lost, and an ISR change for a replica that has
+    caught up."""
     now, topic_id = state(image), image.topics["a"].topic_id
     advance = decide_advance(image, AdvanceReassignments((topic_id,)))
     if advance.operations:
@@ -298,7 +299,7 @@ def test_a_controller_that_dies_at_any_step_leaves_what_the_next_one_ends(
 
 
 def walk(image: ClusterImage, target: tuple[int, ...] | None, crash: tuple[int, int] | None) -> Iterator[Decision]:
-    """The decisions until the end; the controller dies in one step after so many writes."""
+    """Apply decisions until the end. The controller dies in one step after the given number of writes."""
     store = Store(image)
     wanted = (1, 2, 3) if target is None else target
     if target is None:
@@ -350,7 +351,7 @@ def test_who_has_left_is_known_until_it_has_confirmed(image: ClusterImage) -> No
 
 @pytest.mark.checklist("R30")
 def test_a_deletion_names_who_has_left(image: ClusterImage) -> None:
-    """Also that of an undeleted topic; an incarnation that takes its place knows nobody."""
+    """This includes the removals of an undeleted topic. A new incarnation of the name has none."""
     gone, _ = asked(image, (1, 2))
     topic = gone.topics["a"]
     dead = gone.apply(decide_delete(gone, DeleteTopics((topic.topic_id,), "User:a", 1, 2)).delta)

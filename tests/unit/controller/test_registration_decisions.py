@@ -1,4 +1,4 @@
-"""What brokers of a metadata quorum say of themselves."""
+"""Registrations of brokers in a metadata quorum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a request is known to whoever is the controller, for ten minutes, and nothing is decided twice."""
+"""Every controller knows the outcomes of requests for ten minutes, so a retry is not decided twice."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_old_outcomes_go_with_later_decisions(monkeypatch: pytest.MonkeyPatch) -
     full = controller(store, NOW_MS + KEPT_MS + 2)
     decide(full, store, RequestIdentity(Uuid.random()))
     assert len(store.nodes) == 2
-    # One that was younger has gone: who asked before it may have been decided for.
+    # An outcome younger than this request was dropped, so this request may have been decided: refuse it.
     for one in (full, controller(store, NOW_MS + KEPT_MS + 2)):
         refused(one, EVENT, RequestIdentity(Uuid.random(), KEPT_MS - 1_000))
         assert one.find(EVENT, RequestIdentity(Uuid.random())) is None

@@ -1,4 +1,4 @@
-"""Every field of what a controller says to a broker, with the values that it really has, and as inter-broker bytes."""
+"""Every field of the controller's messages, with realistic values, also as inter-broker bytes."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_every_field_has_its_value_and_the_codec_carries_it(
             {"error_code": 0, "topics": [{"topic_id": a, **no_error}]},
         )
     ]
-    # All of it as bytes, too: nothing that is said here has no place on the wire.
+    # Encode it all: every field must exist on the wire.
     answers = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
     carried = [one for pair in exchanged for one in pair if isinstance(one, ON_THE_WIRE | answers)]
     assert len(carried) >= 12
@@ -206,7 +206,7 @@ async def test_the_controller_knows_each_id_by_name_and_each_name_by_id(control_
 async def test_no_topic_is_spoken_of_before_its_id_is_stored(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Topics from before topic ids: what the store has of each at the moment of the first LeaderAndIsr."""
+    """Topics from before topic ids: the stored state of each at the first LeaderAndIsr."""
     plane = control_plane
     await plane.start()
     partitions = {name: await create(plane, name, 2) and {"0": [1], "1": [1]} for name in ("a", "b")}

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.checklist("R30")
 
 
 def same(store: Nodelike, image: ClusterImage) -> None:
-    """What the controller believes is what another one reads."""
+    """The controller's image equals the image that another controller loads."""
     same_as_loaded(store, image)
     loaded = store.copy().load(1)
     assert (loaded.deletions, loaded.broker_epochs) == (image.deletions, image.broker_epochs)
@@ -122,7 +122,7 @@ def test_deletions_wait_for_it_no_more() -> None:
     refused = decide_undelete(image, UndeleteTopic(b, None, "u", 10)).reply
     assert isinstance(refused, KafkaError)
     assert "unregistered" in str(refused), "nobody else has a record of it"
-    # What is known of its replicas is told nobody who comes under its id.
+    # A later broker with the same id gets no information about these replicas.
     image = after(store, image, decide_brokers(image, BrokersChanged((arrival(DEAD, 77),))))
     assert image.broker_epochs[DEAD] == 77
     assert decide_forgotten(image, BrokerForgotten(DEAD)).operations == (), "it is back"
@@ -141,7 +141,7 @@ def test_a_deletion_without_topic_ids_gives_its_name_up() -> None:
 
 
 def test_an_undeletion_goes_on_without_it() -> None:
-    """Who has answered is not asked again."""
+    """Brokers that have responded are not asked again."""
     store = Nodelike()
     image = with_topic(store, begun(store), "a", (1, DEAD), (DEAD, 1))
     image, topic_id = without(store, died(store, image), "a")
@@ -196,7 +196,7 @@ def test_topics_that_have_left_it_wait_for_it_no_more() -> None:
     image = after(store, image, decision)
     assert image.topics["a"].departed == {0: {2: 5}}
     same(store, image)
-    # Its life is marked last: who asks again after a crash finds the rest.
+    # The broker epoch is removed last: a repeat after a crash finds the remaining work.
     last = parts_of(decision)[-1][-1]
     assert isinstance(last, Set)
     assert last.path == "/brokers/epochs"

@@ -20,7 +20,7 @@ DIRECTORIES = {node: Uuid.random() for node in range(1, 8)}
 
 
 class Status:
-    """As the native node gives it."""
+    """The status as the native node returns it."""
 
     def __init__(self, node_id: int, directory_id: Uuid, caught_up_ms: int) -> None:
         self.node_id, self.directory_id, self.caught_up_ms = node_id, directory_id, caught_up_ms
@@ -56,7 +56,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def changes_of(node: FakeNode, offers: Sequence[int], *, racks: str = "aaaaaaa", wanted: int = 3) -> Any:
-    """What the leader changes after these brokers have offered themselves."""
+    """The leader's changes after these brokers have offered themselves as voters."""
     changes = VoterChanges(cast(QuorumNode, node), 1, wanted)
     brokers = {broker_id: BrokerImage(broker_id, 1, (), rack) for broker_id, rack in enumerate(racks, 1)}
     changes.brokers = lambda: brokers

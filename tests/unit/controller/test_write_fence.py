@@ -1,4 +1,4 @@
-"""Deleting waits for nobody but the controller's own broker: what others have not said in time is not known."""
+"""A deletion waits only for the controller's own broker. State that other brokers did not report in time is unknown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN, OTHER, PAUSED = 1, 2, 3
 
 
 class Mute:
-    """A channel whose answers are given by the test."""
+    """A channel whose responses the test sets."""
 
     def __init__(self) -> None:
         self.asked: dict[type, asyncio.Future[ControlResponse]] = {}
@@ -70,7 +70,7 @@ async def test_others_have_twenty_milliseconds_and_the_own_broker_has_all_it_nee
     closed = await work
     assert closed.closed.ends == {topic.topic_id: ((0, 5), (3, 9), (-1, -1))}
     assert closed.closed.offsets == {topic.topic_id: offsets}
-    # Whoever was asked is told when it is over.
+    # Every broker that was asked gets the end of the fence.
     closing.reopen(image, closed)
     for channel in channels.values():
         assert ReopenTopics in channel.asked

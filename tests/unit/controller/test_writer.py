@@ -1,4 +1,4 @@
-"""A write whose answer was lost was done once, whatever became of it."""
+"""A write whose response was lost was applied once, whatever its outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Trouble:
-    """A store whose next multis end as the test says; everything else is the real one's."""
+    """A store whose next multis end as the test sets; otherwise the real store."""
 
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
@@ -166,7 +166,7 @@ async def test_what_has_not_begun_in_time_is_not_written_later(trouble: Trouble)
         await writer.write([Create("/late")], begin_by=0.0)
     assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
     assert await trouble.exists("/late") is None  # type: ignore[operator]
-    # Of what may have been written it is found out what became of it.
+    # The writer finds out whether an uncertain write was applied.
     trouble.coming = ["lost after"]
     await writer.write([Create("/perhaps")], begin_by=0.0)
     assert await trouble.exists("/perhaps") is not None  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Stand-ins for what the coordinator stands on: an offsets log in memory, topics, and a clock that tests move."""
+"""Fakes of the coordinator's dependencies: an offsets log in memory, topics, and a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FakeOffsets:
 
 
 def read(found: Sequence[tuple[int, int, bytes | None, bytes | None]], next_offset: int) -> StoredRecords:
-    """What a read of these (offset, timestamp, key, value) gives."""
+    """Return the result of a read of these records (offset, timestamp, key, value)."""
     return StoredRecords([StoredRecord(*record, -1, None, ()) for record in found], next_offset)
 
 
@@ -109,7 +109,7 @@ class FakeLog:
         return None
 
     def release(self) -> None:
-        """Completes what was held back."""
+        """Complete the appends that were held back."""
         held, self._held = self._held, []
         self.hold = False
         for callback, base in held:
@@ -146,11 +146,11 @@ class FakeTopics:
         self.lives: dict[Uuid, tuple[str, int, int]] = {}
         """Incarnations that were made and deleted at known times: name, from, to (wall time in ms)."""
         self.since: dict[Uuid, int] = {}
-        """Wall time in ms when the present lives began."""
+        """Wall time in ms at which the current incarnations were created."""
         self.dead: set[Uuid] = set()
         """Those that cannot come back."""
         self.successors: dict[Uuid, Uuid] = {}
-        """Of truncated topics whose offsets go on."""
+        """Truncated topics whose offsets the successor continues."""
         self.start_offsets: dict[Uuid, int] = {}
         self.leaders: dict[tuple[Uuid, int], tuple[int, int]] = {}
         """Where somebody else than broker 1 under epoch 0 leads."""
@@ -278,7 +278,7 @@ class FakeStates:
 
 @dataclass
 class World:
-    """A coordinator and all it stands on."""
+    """A coordinator with all its dependencies."""
 
     config: dict[str, Any] = field(default_factory=lambda: dict(CONFIG))
     clock: FakeClock = field(default_factory=FakeClock)
@@ -329,7 +329,7 @@ class World:
         return {(offset["group"], offset["partition"]) for offset in offsets}
 
     async def restart(self) -> None:
-        """The process dies (nothing is given up in order) and comes back."""
+        """The process dies without a clean stop and starts again."""
         self.start()
         await self.groups.loaded()
 
@@ -360,7 +360,7 @@ class World:
         return self.groups.join(group, join_request(member_id, **changes))
 
     async def enter(self, group: str, **changes: Any) -> tuple[str, asyncio.Future[JoinResult]]:
-        """Gets an id and joins with it; gives the id and the parked answer."""
+        """Get a member id and join with it; return the id and the pending response."""
         first = self.groups.join(group, join_request("", **changes))
         assert isinstance(first, JoinResult)
         second = self.groups.join(group, join_request(first.member_id, **changes))

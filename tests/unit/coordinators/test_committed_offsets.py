@@ -1,4 +1,4 @@
-"""Committed offsets: what is accepted, what survives, what goes with its topic, its group and its time."""
+"""Committed offsets: which are accepted, which survive, and their removal with topic, group or retention."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ async def test_offsets_go_with_their_topic_and_do_not_come_back() -> None:
 async def test_an_offset_whose_tombstone_was_never_written_stays_hidden() -> None:
     world = await orders()
     await commit(world, (0, 5))
-    world.topics.remove("orders")  # The broker dies before the coordinator hears of it.
+    world.topics.remove("orders")  # the broker dies before the coordinator gets the completion
     world.topics.create("orders")
     await world.restart()
     assert committed(world) is None

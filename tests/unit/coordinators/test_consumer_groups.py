@@ -1,6 +1,5 @@
-"""Consumer groups of a coordinator (KIP-848) over a log in memory: what is answered, stored and loaded, and when the
-protocol of a group changes.
-"""
+"""Consumer groups of a coordinator (KIP-848) over a log in memory: responses, stored and loaded state, and changes of
+the group's protocol."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ async def new_world(partitions: int = 4) -> World:
 
 
 async def beat(world: World, member: str, epoch: int = JOINS, **changes: Any) -> ConsumerHeartbeatResult:
-    """The answer to a heartbeat; a joining one says everything."""
+    """Return the response to a heartbeat; a joining heartbeat has all fields."""
     fields: dict[str, Any] = {"client_id": "client", "client_host": "/127.0.0.1"}
     if epoch == JOINS:
         fields |= {"rebalance_timeout_ms": 60_000, "topics": ("orders",), "owned": frozenset()}
@@ -112,7 +111,7 @@ async def test_commits_are_left_to_data_threads_while_nothing_happens_to_the_gro
     again = grant(2)
     assert again is not None
     assert again.before is None
-    # One that has moved on commits late for what it has: the coordinator looks at each.
+    # A member that has advanced commits for its earlier partitions: the coordinator checks each partition.
     told = await beat(world, "a", 2)
     await beat(world, "a", 2, owned=told.assigned)
     index = min(indexes(told))
@@ -291,7 +290,7 @@ async def test_commits_and_fetches_are_fenced_by_epoch() -> None:
     assert (await beat(world, "a", 2, owned=told.assigned)).epoch == 3
     kept = indexes(told)
     lost = sorted({0, 1, 2, 3} - set(kept))
-    # What it had in the earlier epoch and still has; not what it has lost.
+    # A member can commit for a partition of its earlier epoch that it still has, not for one that it has lost.
     assert await commit(world, "a", 2, *kept) == [ErrorCode.NONE] * 2
     for member, epoch, partition, code in (
         ("a", 2, lost[0], ErrorCode.STALE_MEMBER_EPOCH),
@@ -321,7 +320,7 @@ async def test_a_member_cannot_commit_by_name_for_the_next_topic_of_that_name() 
     world.remove_topic("orders")
     world.topics.create("orders")
     assert await commit(world, "a", 2, 0, by_id=False) == [ErrorCode.STALE_MEMBER_EPOCH]
-    # It gives the old partitions back, and is given the new ones.
+    # It releases the old partitions and gets the new ones.
     told = await beat(world, "a", 2)
     assert told.assigned == frozenset()
     given = await beat(world, "a", 2, owned=frozenset())
@@ -465,7 +464,7 @@ async def test_a_classic_group_is_upgraded_and_returns() -> None:
     assert (newer.error, newer.epoch, indexes(newer)) == (ErrorCode.NONE, 2, [])
     assert world.classic(G) is None
     assert world.beat(G, first) == ErrorCode.REBALANCE_IN_PROGRESS
-    # An eager member has given everything up when it joins again.
+    # An eager member has released all partitions when it joins again.
     again = await rejoin(world, joined)
     assert (again.error, again.generation, again.leader) == (ErrorCode.NONE, 2, "")
     mine = partitions_of(sync(world, again).assignment)
@@ -476,7 +475,7 @@ async def test_a_classic_group_is_upgraded_and_returns() -> None:
     await world.restart()
     assert world.groups.heartbeat(G, joined, None, 2) is ErrorCode.NONE
 
-    # The last member of the newer protocol leaves: a classic group again, whose members join a round.
+    # The last member with the consumer protocol leaves: the group is classic again, and its members rebalance.
     await beat(world, "n", LEAVES)
     await world.pass_time(1_000)
     classic = world.classic(G)
@@ -538,7 +537,7 @@ async def test_deleted_and_expired_groups() -> None:
     with pytest.raises(KafkaError) as caught:
         group(world)
     assert caught.value.code == ErrorCode.GROUP_ID_NOT_FOUND
-    # An empty group without offsets goes by itself.
+    # An empty group without offsets expires.
     await beat(world, "a")
     await beat(world, "a", LEAVES)
     world.clock.advance(600_000)
@@ -551,7 +550,7 @@ async def test_deleted_and_expired_groups() -> None:
 
 
 async def at_rest(world: World) -> FakeAnswer:
-    """A group of one member, whose next heartbeats are answered as this one."""
+    """A group of one member, whose next heartbeats get the same response."""
     await beat(world, "a")
     assert not (await beat(world, "a", 2)).cacheable, "it comes sooner for a while"
     await world.pass_time(5_000)

@@ -35,7 +35,7 @@ INSTANCES = {"m3": "static", "m4": "static"}
 SUBSCRIPTIONS = [(("aa",), None), (("aa", "b"), None), ((), "a."), (("b",), "a.*"), ((), None)]
 SIZE_MAX = 4
 FATAL = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID)
-"""What a client gives up for."""
+"""Errors after which a client stops retrying."""
 
 
 class View:
@@ -63,7 +63,7 @@ class Client:
     epoch: int = JOINS
     reads: frozenset[Partition] = frozenset()
     told: frozenset[Partition] = frozenset()
-    """What it is to read; it gives the rest back before its next heartbeat."""
+    """The assigned partitions; it releases the others before its next heartbeat."""
     full: bool = True
 
 
@@ -129,7 +129,7 @@ class Machine(RuleBasedStateMachine):
             after = self.turn(change)
         except KafkaError as error:
             if error.code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
-                # It gives everything up and joins again.
+                # It releases all partitions and joins again.
                 self.clients[member_id] = Client(client.subscription)
             elif error.code in FATAL:
                 del self.clients[member_id]
@@ -142,7 +142,7 @@ class Machine(RuleBasedStateMachine):
         if member.state is not ConsumerMemberState.UNREVOKED:
             assert {topic for topic, _ in member.assigned} <= assignment.meant_by(after, self.view, member_id)
         if not answered:
-            # It does not know what was heard: it says everything again.
+            # It does not know which of its fields arrived: it sends all fields again.
             client.full = True
             return
         client.epoch = member.epoch
@@ -161,7 +161,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(member_id=st.sampled_from(IDS), subscription=st.sampled_from(SUBSCRIPTIONS))
     def join(self, member_id: str, subscription: tuple[tuple[str, ...], str | None]) -> None:
-        # A process that starts anew under an old id has given everything up.
+        # A process that restarts with an old member id has released all partitions.
         self.clients[member_id] = Client(subscription)
         self.beat(member_id)
 

@@ -1,4 +1,5 @@
-"""Commits that are left to data threads: when they are, what they are taken over into, and when that ends."""
+"""Offset commits delegated to data threads: when the coordinator delegates them, how it takes over their results, and
+when a lease ends."""
 
 from __future__ import annotations
 

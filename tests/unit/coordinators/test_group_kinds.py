@@ -1,4 +1,4 @@
-"""Each request to a group of each kind: the error codes that Kafka gives, and one group for an id."""
+"""The error codes of each request for a group of each kind, as in Kafka. A group id has one group."""
 
 from __future__ import annotations
 

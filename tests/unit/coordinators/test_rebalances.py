@@ -86,8 +86,8 @@ async def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
 
 
 async def test_the_first_round_awaits_who_comes_back_with_an_id() -> None:
-    """Clients that start together: the first one's round would end without the others, who then would wait for its
-    next heartbeat."""
+    """Clients that start together: the first member's rebalance would end without the others, which would then wait for
+    its next heartbeat."""
     world = World()
     given = [await world.ask_join(G) for _ in range(3)]
     first = await world.ask_join(G, given[0].member_id)

@@ -1,4 +1,4 @@
-"""Shards of a coordinator that is none of the broker's own, a list of words: they live and die with leadership."""
+"""Shards of a test coordinator, which stores a list of words: they are loaded and unloaded with the leadership."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ async def test_what_a_turn_writes_goes_out_at_its_end_and_is_told_with_it() -> N
 
 
 async def test_nobody_is_told_in_the_middle_of_a_write() -> None:
-    """A large write pushes what waits out before it; those are told when whoever writes has come to an end."""
+    """A large write first flushes the waiting writes; their callbacks run after the writing call has returned."""
     world = World()
     world.log.at_once = True
     told: list[str] = []

@@ -40,7 +40,8 @@ SETTINGS = {
 
 
 class States(FakeStates):
-    """Fences as a share coordinator does. `hold`: what is asked is done with `release`, whoever asked may be gone."""
+    """Fences as a share coordinator does. `hold`: `release` does the requested work later, when the caller may be gone.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +105,7 @@ def group(world: World) -> ShareGroup:
 
 
 async def joined(world: World, member: str) -> frozenset[tuple[Uuid, int]]:
-    """Joins, and comes until nothing is to be done; what it was given at last."""
+    """Join and send heartbeats until the assignment is stable; return the last assignment."""
     answer = await beat(world, member)
     assert answer.error is ErrorCode.NONE, answer
     for _ in range(10):

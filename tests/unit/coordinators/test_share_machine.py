@@ -79,13 +79,13 @@ class View:
         return next((count for known, count in self.topics.values() if known == topic_id), 0)
 
     def partitions(self, names: Iterable[str]) -> set[Partition]:
-        """Those of topics that exist."""
+        """The fences of existing topics."""
         found = (self.topics[name] for name in names if name in self.topics)
         return {(topic_id, index) for topic_id, count in found for index in range(count)}
 
 
 class States:
-    """Where states are kept: outlives the broker. What is asked of it may fail, or be done late."""
+    """Storage of share states, which outlives the broker. A request can fail or be done late."""
 
     def __init__(self) -> None:
         self.epochs: dict[Key, int] = {}
@@ -115,7 +115,7 @@ class States:
         await answer
 
     def catch_up(self, works: bool) -> None:
-        """Whatever was asked is done (whoever asked may be dead by now), or is refused."""
+        """Do or refuse each requested operation. The caller may be dead by now."""
         late, self.late = self.late, []
         for work, answer in late:
             problem: KafkaError | None = None if works else KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -154,7 +154,7 @@ class Disk:
     pending: list[tuple[list[Record], Callable[[ErrorCode], None]]] = field(default_factory=list)
     slow: bool = False
     torn: bool = False
-    """A write failed, and may lie in the log all the same."""
+    """A write failed, but may be in the log."""
 
     def write(self, written: list[Record], done: Callable[[ErrorCode], None]) -> None:
         if self.slow:
@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
         self.loop.close()
 
     def end_tasks(self) -> None:
-        """The process is gone, and what it was doing with it."""
+        """The process dies, with its pending work."""
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()
@@ -264,7 +264,7 @@ class Machine(RuleBasedStateMachine):
         self.groups.heartbeat(GroupKind.SHARE, G, beat, hear)
 
     def miss(self, member_id: str, client: Client, beat: ShareHeartbeat, answer: ShareHeartbeatResult) -> None:
-        """It does not know what was heard: it says everything again."""
+        """It does not know which of its fields arrived: it sends all fields again."""
         client.waits, client.full = False, True
         self.note_epochs()
 
@@ -288,7 +288,7 @@ class Machine(RuleBasedStateMachine):
             if answer.error is ErrorCode.FENCED_MEMBER_EPOCH:
                 been = self.epochs[member_id]
                 assert client.epoch not in been[-2:], "one answer may be lost"
-            # It gives everything up and joins again.
+            # It releases all partitions and joins again.
             self.clients[member_id] = Client(client.topics)
         elif answer.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
             assert client.epoch == JOINS
@@ -415,7 +415,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: not self.disk.slow)
     @rule(name=st.sampled_from(NAMES), partitions=st.integers(0, 5), times=st.integers(1, 2))
     def refuse_for_states(self, name: str, partitions: int, times: int) -> None:
-        """A topic changes while nobody can be asked for states. Who asked asks again by itself: no member comes."""
+        """A topic changes while the storage of states is unavailable. The coordinator retries without a heartbeat."""
         self.states.slow = True
         self.change_topic(name, partitions)
         self.time_passes(2, set(self.clients))
@@ -491,7 +491,7 @@ class Machine(RuleBasedStateMachine):
             self.run_due()
         for client in self.clients.values():
             client.full = True
-        # Whoever vanished is gone after its session, and everybody else came often enough.
+        # Silent members are removed after their session, and the others have sent enough heartbeats.
         self.time_passes(SESSION_MS // STEP_MS + 4, set(self.clients))
         self.time_passes(4, set(self.clients))
         self.everybody_has_the_target()
@@ -551,7 +551,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def targets_are_whole(self) -> None:
-        """What the target promises to those who ask for it now."""
+        """The target assignments for the members."""
         group = self.group
         if group is None:
             return

@@ -33,7 +33,7 @@ def table(start: int = 0, batches: tuple[StateBatch, ...] = (), *, queue: bool =
 
 
 def read(offset: int, end: int, size: int = 4) -> LogRead:
-    """What the log gives: batches of `size` offsets that end before gaps."""
+    """The result of a fetch: batches of `size` offsets that end before gaps."""
     batches: list[tuple[int, int]] = []
     for at in range(offset, end):
         if at in GAPS:
@@ -46,8 +46,9 @@ def read(offset: int, end: int, size: int = 4) -> LogRead:
 
 
 class Machine(RuleBasedStateMachine):
-    """Members acquire and say things, locks end, writes succeed and fail, and the broker dies in between: each record
-    is accepted at most once, never lost, never with two at a time, and never given out too often."""
+    """Members acquire and acknowledge records, locks expire, writes succeed and fail, and the broker dies in between.
+    Each record is accepted at most once, is never lost, is never acquired by two members at a time, and is never
+    delivered too often."""
 
     queue = False
     """Whether the group has a dead letter queue."""
@@ -126,7 +127,7 @@ class Machine(RuleBasedStateMachine):
         self.under_way.clear()
         self.held.clear()
         self.table = table(self.stored.start_offset, self.stored.batches, queue=self.queue)
-        # What was given and not given back is not counted: nobody knows whether it arrived.
+        # Do not count deliveries that were not acknowledged: they may not have arrived.
         self.given.clear()
 
     @invariant()

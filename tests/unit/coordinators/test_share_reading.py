@@ -1,4 +1,4 @@
-"""What is on disk is read by another thread, and what is in memory at once."""
+"""Data on disk is read by another thread, data in memory at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FakeLog:
 
 
 async def _read(*offsets: int) -> tuple[list[Any], FakeLog]:
-    """What is given at each offset, asked again when a read from disk is over."""
+    """The result of a fetch at each offset, repeated after a read from disk has ended."""
     loop, log, over = asyncio.get_running_loop(), FakeLog(), asyncio.Event()
     reading = Reading(SimpleNamespace(loop=loop, log=log), KEY, False, over.set, loop.create_task)  # type: ignore[arg-type]
     given: list[Any] = []

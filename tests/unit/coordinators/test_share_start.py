@@ -19,7 +19,7 @@ TOPIC = Uuid.random()
 
 
 def log_with(*, lags: bool) -> Any:
-    """Partition logs of a leader whose high watermark is 5, and whose epoch perhaps begins above that."""
+    """Partition logs of a leader with high watermark 5, whose epoch may begin above that."""
     ends = SimpleNamespace(log_start_offset=2, high_watermark=5, last_stable_offset=4, lags_epoch_start=lags)
     return SimpleNamespace(offsets=lambda *_: ends, offset_for_timestamp=lambda *_: -1)
 

@@ -1,5 +1,5 @@
-"""What transactions wait for, and what they do not: the next one goes into the log right behind the end of the last,
-and who comes while the last one is being finished is told when it is."""
+"""Waits of transactions: the next transaction's records follow the end of the last one at once, and a request that
+arrives while the last one completes gets its response afterwards."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONFIG = {
 
 
 class HeldLog(FakeLog):
-    """Ends what was held back in any order, with any code."""
+    """End the held appends in any order, with any code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class HeldLog(FakeLog):
 
 
 class HeldMarkers:
-    """A marker is written when the test says so."""
+    """The test decides when a marker is written."""
 
     def __init__(self) -> None:
         self.hold = False
@@ -130,7 +130,7 @@ class World:
         await self.coordinator.add(ID, self.me, [self.part], VERSION_2)
 
     async def end(self) -> list[ErrorCode]:
-        """Its codes: of the end, as soon as it is told."""
+        """The code of the end, when the coordinator has called back."""
         callback: list[ErrorCode] = []
 
         def ended(code: ErrorCode, successor: TransactionProducer) -> None:
@@ -142,7 +142,7 @@ class World:
         return callback
 
     async def add(self, patience_s: float = 60) -> list[ErrorCode]:
-        """Its codes, as soon as they are told."""
+        """The codes, when the coordinator has called back."""
         callback: list[ErrorCode] = []
         self.coordinator.add_then(ID, self.me, [self.part], callback.append, VERSION_2, patience_s=patience_s)
         await self.step()
@@ -166,7 +166,7 @@ async def ready() -> World:
 
 
 async def test_an_end_whose_markers_wait_for_nothing_is_one_step() -> None:
-    """Decided, written and complete within the turn that asks for it: nobody sees it between."""
+    """Decided, written and complete within one turn of the event loop: no request sees a state in between."""
     world = await ready()
     callback: list[ErrorCode] = []
     world.turn.begin()

@@ -1,4 +1,4 @@
-"""Transactions that Apache Kafka stored name their topics only: which incarnation of the name is meant."""
+"""Transactions that Apache Kafka stored name topics without ids: which incarnation each name means."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BEGAN_MS, NOW_MS = 1_000, 1_700_000_000_000
 
 
 class Kept:
-    """What is handed to records of deletions."""
+    """The outcomes that are passed to deletion records."""
 
     def __init__(self) -> None:
         self.parts: list[TransactionPartition] = []

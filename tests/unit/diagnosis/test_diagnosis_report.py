@@ -1,4 +1,4 @@
-"""The report of a broker whose loop hangs, and the socket between two that are in trouble."""
+"""The report of a broker whose loop hangs, and the socket between two broken processes."""
 
 from __future__ import annotations
 

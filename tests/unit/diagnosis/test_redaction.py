@@ -1,4 +1,4 @@
-"""What is shown of settings, texts and nodes."""
+"""Redaction of settings, texts and nodes."""
 
 from __future__ import annotations
 

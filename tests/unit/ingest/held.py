@@ -1,4 +1,4 @@
-"""A native core of ingests whose calls can be held up or fail, and what the tests over it share."""
+"""A native core for ingests whose calls can be held or fail, shared by these tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_S = 120.0
 
 
 class HeldIngests(FakeIngests):
-    """Staged ingests. What is cleared in `drops` or `prepares` holds those calls up; drops of `failing` fail."""
+    """Staged ingests. Calls wait for the events in `drops` and `prepares`; drops of the ids in `failing` fail."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -75,7 +75,7 @@ async def create(plane: ControlPlane, name: str = "t") -> Uuid:
 def remember(
     plane: ControlPlane, topic_id: Uuid, count: int, *, named: str = "", partitions: int = 0, batch_id: int = -1
 ) -> None:
-    """Puts commits into the images that nobody has made. Their names are numbers, unless one is given."""
+    """Put commits into the images that no client made. Their names are numbers by default."""
     now = plane.clock.wall_ms()
     parts = {index: IngestedPartition(1, 70, 0, 1) for index in range(partitions)}
     many = tuple(

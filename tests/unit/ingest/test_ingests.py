@@ -1,4 +1,4 @@
-"""The life of ingests beside deletions and undeletions, over a native core whose calls can be held up or fail."""
+"""Ingests beside deletions and undeletions, over a native core whose calls can be held or fail."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_files_that_cannot_be_removed_are_tried_again(
     control_plane: ControlPlane, held: HeldIngests, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By abort, expiry, a commit of nothing and a begin anew: each is decided, whatever the disk says."""
+    """By abort, expiry, an empty commit and a repeated begin: each is decided, whatever the state of the disk."""
     await control_plane.start()
     topic_id = await create(control_plane)
     ingest = ingests(control_plane)

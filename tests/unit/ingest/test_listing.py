@@ -42,7 +42,7 @@ async def pages(plane: ControlPlane, between: Callable[[], object] = lambda: Non
 
 
 async def test_a_page_is_encoded_in_some_milliseconds(control_plane: ControlPlane, held: HeldIngests) -> None:
-    """What the loop cannot be interrupted in is bounded, however many are remembered."""
+    """The time without a turn for others on the loop is limited, however many ingests are remembered."""
     await control_plane.start()
     topic_id = await create(control_plane)
     remember(control_plane, topic_id, 25_000)

@@ -1,4 +1,4 @@
-"""StopReplica to a broker that knows no topic ids: a name is said once, and its answer is that of each incarnation."""
+"""StopReplica to a broker without topic ids: one name for all incarnations, and its result is the result of each."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_incarnations_of_a_name_are_one_order() -> None:
         [
             TopicPartitionErrors(FIRST, [PartitionError(0, 0), PartitionError(1, 56)]),
             TopicPartitionErrors(SECOND, [PartitionError(0, 0)]),
-            # Nothing was said of it, so that it is said again.
+            # The first report did not name it, so report it again.
             TopicPartitionErrors(NAMELESS, [PartitionError(0, ErrorCode.UNKNOWN_TOPIC_ID)]),
         ],
     )
-    # A replica that moved away is of the topic that lives: its leader epoch tells.
+    # A replica that moved away belongs to the existing topic: its leader epoch proves it.
     request.topic_states[1] = StopReplicaTopicState("a", SECOND, [moved])
     said = named(request)
     assert isinstance(said, StopReplicaRequest)

@@ -1,4 +1,5 @@
-"""Whom a broker asks that hears nothing from the metadata store: what others say counts until the store says more."""
+"""Where a broker sends requests without news from the metadata store: reports of others count until the store has news.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def test_who_is_not_the_controller_any_more_says_who_is() -> None:
     discovery = of(Brokers(), leadership)
     discovery.note_denial(BEFORE, denies(NEXT))
     assert discovery.controller == NEXT
-    # It is not, and knows nobody: the store's word is all there is again.
+    # That broker is not the controller and knows none: only the store's last state is left.
     discovery.note_denial(NEXT, denies(None))
     assert discovery.controller == BEFORE
     discovery.note_denial(BEFORE, denies(NEXT))

@@ -1,4 +1,4 @@
-"""How long a broker waits between two looks at one that was taken for dead."""
+"""How long a broker waits between two probes of a broker that seems dead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTENER = "BETWEEN"
 
 
 class Others:
-    """The cluster as this broker sees it: one is dead, and the witness says so."""
+    """This broker's metadata: one broker is dead, and the witness confirms it."""
 
     def __init__(self) -> None:
         endpoint = Endpoint(LISTENER, "127.0.0.1", 1, "PLAINTEXT")
@@ -50,7 +50,7 @@ class Others:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the watch would have waited; it waits a turn of the loop."""
+    """The pauses of the watch; each lasts only one turn of the loop."""
     waited: list[float] = []
     turn = asyncio.sleep
 
@@ -72,7 +72,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def test_who_takes_a_dead_controllers_office_fences_it_at_once(waits: list[float]) -> None:
-    """What was found of the controller a moment ago is no reason to wait."""
+    """A recent result about the controller does not cause a wait."""
     others: Any = Others()
     fenced: asyncio.Future[set[float]] = asyncio.get_running_loop().create_future()
 

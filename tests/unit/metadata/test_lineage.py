@@ -1,4 +1,4 @@
-"""What a leader epoch says about the incarnation that a client means."""
+"""What a leader epoch proves about the incarnation that a client means."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pybroker.broker.metadata.lineage import CREATED, DELETED, UNDELETED, TopicE
 
 
 def undeleted(now: str) -> TopicLineage:
-    """A topic that was `orders` with the epochs 0 to 5, and is live again with epochs from 9."""
+    """A topic `orders` whose deleted incarnation had epochs 0 to 5, and whose current one has epochs from 9."""
     lineage = TopicLineage((TopicEvent(CREATED, 1, "User:a", "orders"),))
     lineage = lineage.with_event(TopicEvent(DELETED, 2, "User:a", "orders")).ended(5)
     return lineage.with_event(TopicEvent(UNDELETED, 3, "User:a", now)).resumed(9)

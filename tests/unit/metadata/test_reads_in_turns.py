@@ -16,7 +16,8 @@ TOPICS, PARTITIONS = 12, 1_000
 
 
 class Tree:
-    """Topics with partitions, as ZooKeeper gives them, and the most that was asked for between two turns of others."""
+    """Topics with partitions, as ZooKeeper returns them, and the largest number of reads between two turns of other
+    tasks."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -37,7 +38,7 @@ class Tree:
         return [str(number) for number in range(PARTITIONS)] if depth == 2 else []
 
     async def others(self) -> None:
-        """Whoever else is on the loop."""
+        """Another task on the loop."""
         while True:
             await asyncio.sleep(0)
             self.asked = 0

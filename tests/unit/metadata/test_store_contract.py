@@ -325,7 +325,7 @@ async def test_ensure_paths_is_one_commit_of_what_is_missing(
 
 
 async def test_ensure_paths_beside_another_broker(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who makes some of them between the look and the commit."""
+    """A client that creates some of these nodes between the read and the commit."""
     multi = store.multi
 
     async def later(operations: Sequence[Operation]) -> list[OperationResult]:

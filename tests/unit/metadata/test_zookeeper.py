@@ -35,7 +35,7 @@ from tests.unit.control_plane import counted_turns
 
 PATIENCE_S = 90.0
 SESSION_MS = 30_000
-"""Longer than a machine stands still; a test in which a session ends says so itself."""
+"""Longer than a machine may pause. Tests in which a session ends set a shorter timeout."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def settings(server: ZooKeeperServer, session_ms: int = SESSION_MS) -> ZooKeeper
 
 
 class States:
-    """What a store says of its session, to be waited for."""
+    """Session states that the store reports, to wait for."""
 
     def __init__(self, store: ZooKeeperStore) -> None:
         self._queue: asyncio.Queue[SessionState] = asyncio.Queue()
@@ -131,13 +131,13 @@ async def test_an_expired_session_is_lost_with_its_nodes_and_a_new_one_follows(s
 
 
 def expire(store: ZooKeeperStore) -> None:
-    """Ends the session of a store behind its back, as an expiry does: another client takes it over and closes it."""
+    """End the session of a store as an expiry does: another client takes it over and closes it."""
     client, session = store._client, store.session_id
     hosts = ",".join(f"{host}:{port}" for host, port in client.hosts)
     give_up = time.monotonic() + PATIENCE_S
     while store.session_id == session and time.monotonic() < give_up:
         thief = KazooClient(hosts=hosts, client_id=client.client_id)
-        # The one who was robbed takes the session back: it may be lost again before it is closed.
+        # The first client reconnects to the session: the session may be lost again before it is closed.
         with contextlib.suppress(KazooTimeoutError):
             thief.start(PATIENCE_S)
         thief.stop()
@@ -154,8 +154,8 @@ async def test_a_write_whose_answer_never_came_may_have_been_done(server: ZooKee
     with pytest.raises(UnknownOutcomeError, match="/a"):
         await asyncio.wait_for(writing, PATIENCE_S)
     await off_loop(server.start)
-    # A look tells; here the server had not seen the request. One that has just come up may take a connection and not
-    # answer on it for as long as the session may last.
+    # A read shows which it was; here the server had not received the request. A server that has just started may accept
+    # a connection and not answer on it for a whole session timeout.
     async with asyncio.timeout(3 * PATIENCE_S):
         while True:
             try:
@@ -183,7 +183,7 @@ async def test_without_a_server_reads_and_writes_end_with_unavailable(server: Zo
 
 
 async def test_a_start_waits_longer_than_a_session_lasts(server: ZooKeeperServer) -> None:
-    """A broker that starts while ZooKeeper goes away comes up when that is back: nobody else would start it again."""
+    """A broker that starts while ZooKeeper is down starts when ZooKeeper is back: no one would restart it."""
     store = await ZooKeeperStore.open(settings(server, 2_000))
     store.starting(True)
     await store.create("/a")
@@ -241,7 +241,7 @@ async def test_a_multi_that_does_not_fit_is_refused_before_it_is_sent(server: Zo
     assert failed.value.index == 1
     assert isinstance(failed.value.cause, ValueTooLargeError)
     assert isinstance(failed.value.results[0], RolledBackError)
-    # What the limit lets through, the server takes too.
+    # The server accepts everything that the limit allows.
     await store.multi([Create("/a", bytes(MULTI_BYTES_MAX - 4 * 64 - 16)), Create("/b"), Create("/c")])
     assert await store.children("/") == ["a", "b", "c"]
     assert states._queue.empty()

@@ -1,4 +1,4 @@
-"""KRaft's metadata log, made by hand: what a topic is in the end, transactions, snapshots, damage."""
+"""KRaft's metadata log, written by the test: a topic's final state, transactions, snapshots, damage."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_transactions_count_when_they_end(tmp_path: Path) -> None:
 @pytest.mark.checklist("R23")
 def test_the_log_goes_on_where_the_snapshot_ends(tmp_path: Path) -> None:
     written(tmp_path, [topic(A, "a"), partition(A, 0)], f"{2:020}-{1:010}.checkpoint")
-    # The log still has what the snapshot stands for; applied twice it would be wrong.
+    # The log still has the records that the snapshot replaces; applying them twice would be wrong.
     found = read(tmp_path, topic(B, "gone"), remove(B), partition(A, 1), config(2, "a", "retention.ms", "1"))
     assert list(found.topics) == [A]
     assert sorted(found.topics[A].partitions) == [0, 1]

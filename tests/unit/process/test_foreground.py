@@ -1,4 +1,4 @@
-"""Signals of a broker in the foreground, over a broker that does not end by itself."""
+"""Signals to a broker in the foreground, over a fake that does not stop on its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 LIMIT_S = 60.0
 
-# A broker whose start or stop hangs, in a process of its own, because signals belong to a process.
+# A broker whose start or stop hangs, in its own process, because signals go to a whole process.
 SCRIPT = """
 import asyncio, sys, types
 

@@ -1,4 +1,4 @@
-"""Regular expressions of clients are refused by what they would cost, before they are compiled."""
+"""A regular expression of a client that is too expensive is refused before it is compiled."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def credential(mechanism: ScramMechanism, password: str = PASSWORD) -> ScramCred
 
 
 def converse(mechanism: ScramMechanism, server: ServerConversation) -> str | None:
-    """Until both are content; who the server thinks it is talking to."""
+    """Exchange messages until both sides are done; return the user that the server has authenticated."""
     client = client_conversation(mechanism, USER, PASSWORD)
     challenge, nobody = server.answer(next(client))
     assert nobody is None

@@ -1,4 +1,4 @@
-"""What a broker says about a metadata log without room, and where it counts the refused writes."""
+"""Log lines about a metadata log on a full disk, and the metric that counts the refused writes."""
 
 from __future__ import annotations
 

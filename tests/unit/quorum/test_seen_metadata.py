@@ -1,4 +1,4 @@
-"""A broker recognises a metadata log that lacks what it has applied."""
+"""A broker recognizes a metadata log that lacks records which it has applied."""
 
 from __future__ import annotations
 

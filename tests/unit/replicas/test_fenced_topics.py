@@ -1,4 +1,5 @@
-"""A topic that is closed for a decision stays closed until the last decision about it is made; it opens if it lives."""
+"""A topic fenced for a decision stays fenced until the last decision about it is made; if it still exists then, it
+opens."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class Groups:
 
 
 class View:
-    """A cluster in which A and B live, until they are removed."""
+    """A cluster in which topics A and B exist until they are removed."""
 
     def __init__(self) -> None:
         topics = tuple(TopicImage(name, topic_id, (), {}, 0, 0, -1) for name, topic_id in (("a", A), ("b", B)))
@@ -75,13 +76,13 @@ class Closed:
         return (await self.closing.close(request)).topics
 
     async def reopen(self, *topics: Uuid, controller_epoch: int = 1, number: int = 0) -> None:
-        # As the codec gives it: with a list.
+        # As the codec decodes it: with a list.
         request: Any = ReopenTopics(1, controller_epoch, 1, topics, number)
         await self.closing.reopen(msgspec.structs.replace(request, topics=list(topics)))
 
     @property
     def state(self) -> tuple[set[Uuid], dict[Uuid, int]]:
-        """What is fenced, and how many times commits are held."""
+        """The fenced topics, and how many times commits are held."""
         return self.partitions.fenced, self.groups.holds
 
 
@@ -96,7 +97,7 @@ async def test_what_is_closed_is_told_and_opens_if_it_lives(closed: Closed) -> N
     assert (closed.partitions.fenced, closed.groups.holds) == ({A, B}, {A: 1, B: 1})
     closed.view.remove("a")
     await closed.reopen(A, B)
-    # What is gone takes nothing any more, until its replicas stop.
+    # A deleted topic accepts nothing until its replicas stop.
     assert (closed.partitions.fenced, closed.groups.holds) == ({A}, {A: 0, B: 0})
 
 
@@ -110,7 +111,8 @@ async def test_the_last_of_several_decisions_opens(closed: Closed) -> None:
 
 
 async def test_words_that_cross_leave_nothing_half_closed(closed: Closed) -> None:
-    """A broker that answers late is told to reopen while it still closes, and is asked anew meanwhile."""
+    """A broker that responds late gets ReopenTopics while it still closes the topic, and a new CloseTopics meanwhile.
+    """
     closed.partitions.held.clear()
     late = asyncio.create_task(closed.close(A, B))
     await until(lambda: closed.partitions.calls)
@@ -125,7 +127,8 @@ async def test_words_that_cross_leave_nothing_half_closed(closed: Closed) -> Non
 
 
 async def test_a_closing_ends_with_its_controller(closed: Closed) -> None:
-    """The controller dies before it decides: no ReopenTopics comes. The next controller may close the topic, too."""
+    """The controller dies before its decision: no ReopenTopics arrives. The next controller may fence the topic, too.
+    """
     await closed.close(A, B, number=7)
     await closed.close(B, controller_epoch=2, number=1)
     await closed.closing.expire(2, 1)

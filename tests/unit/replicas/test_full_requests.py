@@ -131,7 +131,7 @@ async def test_what_deletions_prove_is_never_too_much(host: Host) -> None:
 
 @pytest.mark.checklist("R30")
 async def test_what_was_moved_away_is_never_too_much(host: Host) -> None:
-    """The topic says so; what it does not say may be a fault of the controller."""
+    """The topic names its replicas; a missing one may be a fault of the controller."""
     ids = [Uuid.random() for _ in range(12)]
     for number, topic_id in enumerate(ids):
         await host.lead(topic_id, 0, name=f"t{number}")
@@ -156,7 +156,8 @@ async def test_a_topic_whose_nodes_are_damaged_is_not_unknown(host: Host) -> Non
 
 @pytest.mark.checklist(8, 105)
 async def test_a_topic_whose_deletion_was_missed_is_not_shown_any_more(host: Host) -> None:
-    """The controller that has deleted it died before it could say so; the next one names only what lives."""
+    """The controller died after deleting the topic and before sending the order; the next one names only existing
+    topics."""
 
     async def update(controller_epoch: int, *topics: UpdateMetadataTopicState) -> None:
         await host.receiver.handle(UpdateMetadataRequest(1, controller_epoch, 10, list(topics), []))

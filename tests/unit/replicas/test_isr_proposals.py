@@ -20,7 +20,7 @@ TOPIC = Uuid.random()
 
 
 class Told:
-    """What native code was told of its proposals."""
+    """Calls of native code with the results of its proposals."""
 
     def __init__(self) -> None:
         self.refusals: list[tuple[Any, ...]] = []
@@ -51,8 +51,8 @@ def proposal(*members: int) -> Any:
 
 
 async def test_who_is_about_to_stop_is_not_proposed() -> None:
-    """Until the controller had refused it, what is written would wait for a broker that has gone; and a controller that
-    stops says nothing for a while."""
+    """Until the controller refuses the proposal, writes would wait for a broker that has left; a stopping controller
+    does not respond for a while."""
     told, controller, leaving = Told(), FakeController(), {2}
     native: Any = SimpleNamespace(isr=told)
     keeper = IsrProposals(native, controller, 1, lambda: 11, leaving=lambda: leaving)  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ async def test_a_join_that_is_refused_with_each_fetch_is_said_once_in_a_while(
     keeper = IsrProposals(native, Refuses(), 1, lambda: 11)  # type: ignore[arg-type]
 
     async def propose(times: int) -> list[int]:
-        """The levels of what is said."""
+        """The log levels."""
         caplog.clear()
         told.refusals.clear()
         for number in range(times):

@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster follows the controller's changes in their order, or is told anew."""
+"""A broker's metadata follows the controller's changes in order, or the broker gets the whole image again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.controller.test_messages import create
 
 
 class Obedient:
-    """Notes what it was told, with what was known before and after."""
+    """Record each change with the images before and after it."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, int, object]] = []
@@ -75,7 +75,7 @@ class Slow:
 
 @pytest.mark.checklist("R31")
 async def test_a_new_controller_speaks_while_the_last_ones_change_is_obeyed() -> None:
-    """What is in force is what is shown, and not what was said before."""
+    """A change applies when it is shown, not when it arrives."""
     slow = Slow()
     known = KnownCluster([slow])
     old = ClusterImage.initial(5).apply(ImageDelta(floors={"old": 1}))

@@ -1,4 +1,4 @@
-"""What a broker derives from the metadata log is what a controller with a metadata store would have sent it."""
+"""The messages that a broker derives from the metadata log equal those of a controller with a metadata store."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def create(name: str) -> CreateTopics:
 
 async def test_the_image_is_shown_before_the_registration_and_orders_follow_it(scene: Scene) -> None:
     await scene.register(2, Uuid.random())
-    await scene.register(1, Uuid.random())  # a previous run, whose registration has not ended
+    await scene.register(1, Uuid.random())  # a previous process, whose registration has not ended
     assert set(scene.view.image.brokers) == {1, 2}
     assert (scene.taken(), scene.said) == ([], [])
     await scene.register()

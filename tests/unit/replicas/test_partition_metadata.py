@@ -1,4 +1,4 @@
-"""`partition.metadata`: what is read, what is refused."""
+"""`partition.metadata`: which contents are read, which are refused."""
 
 from __future__ import annotations
 

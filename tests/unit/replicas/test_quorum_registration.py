@@ -1,4 +1,4 @@
-"""Heartbeats of a broker in a metadata quorum: only what its fetches of the metadata topic do not say."""
+"""Heartbeats of a broker in a metadata quorum: only facts that its fetches of the metadata topic do not carry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FakeController:
 
 
 async def turn() -> None:
-    """Let the registration do what it is woken for."""
+    """Let the registration do its next work."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -56,7 +56,7 @@ async def scene() -> list[list[tuple[int, int]]]:
     await after()
     registration.applied(5)
     await after()
-    # A fetch says the same: nothing is sent when the registration looks again.
+    # A fetch carries the same: the registration sends nothing at its next look.
     reports.received(reports.current)
     registration.applied(5)
     await after()

@@ -1,6 +1,4 @@
-"""What the controller says about quotas is what native code hears: only what changed, in whole numbers of its own, and
-host names as the addresses that they stand for.
-"""
+"""Native code gets only changed quotas, in whole numbers, and the addresses of host names."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ EMPTY = ClusterImage.initial(1)
 
 
 class Native:
-    """Takes what is published, as `NativeBroker.quotas` does."""
+    """Record the published quotas, as `NativeBroker.quotas` gets them."""
 
     def __init__(self) -> None:
         self.quotas = SimpleNamespace(publish=self._publish)
@@ -83,7 +81,7 @@ async def test_defaults_and_both_parts() -> None:
 
 
 async def test_a_password_is_no_quota() -> None:
-    """But a user whose quotas go with a change of his node is told."""
+    """But a user gets an update if the user's quotas are removed with a node."""
     credentials = {"SCRAM-SHA-256": "salt=…"}
     first = ImageDelta(users={"alice": node(credentials)})
     second = ImageDelta(users={"alice": node({**credentials, "producer_byte_rate": "5"})})
@@ -127,7 +125,7 @@ async def test_addresses() -> None:
 
 
 async def test_a_host_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its name is resolved when the quota is set; what it stood for before has none any more."""
+    """The name is resolved when the quota is set; its earlier addresses lose their quota."""
     hosts = {"web": ["10.0.0.1", "fe80::1%eth0"]}
 
     def getaddrinfo(name: str, *_: object, **__: object) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a broker does when the controller speaks: fencing, identity, staging, and what it finds on its disk."""
+"""Controller messages at a broker: fencing, identity, staging, and stray replicas on its disk."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ async def test_only_a_full_request_says_something_of_what_it_does_not_name(host:
     record = DeletionRecord("gone", dead, "removed", 1, 2, "User:a", 3, {0: (1,)}, {}, 0)
     await host.store.create(znodes.deletion_path(dead), record.encode())
     host.found(host.directory_of("a", 0, A), host.directory_of("a", 1, A), host.directory_of("gone", 0, dead))
-    for kind in (INCREMENTAL, 0, 9):  # what is unknown is no FULL
+    for kind in (INCREMENTAL, 0, 9):  # an unknown type is not FULL
         assert await host.lead(A, 0, kind=kind) == [0]
         assert (host.staged, host.hosted) == (set(), {(A, 0)})
     assert await host.lead(A, 0, kind=FULL) == [0]
@@ -354,7 +354,7 @@ async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCa
 async def test_the_move_does_not_wait_for_the_promise_and_the_answer_does(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A successor waits for the answer; who confirms has promised."""
+    """A successor waits for the response; a broker that responds has recorded the deletion."""
     await host.lead(A, 0)
     stored, multi = asyncio.Event(), host.store.multi
 
@@ -376,8 +376,8 @@ async def test_the_move_does_not_wait_for_the_promise_and_the_answer_does(
 
 @pytest.mark.checklist("A9", "X7")
 async def test_what_a_killed_broker_had_moved_is_promised_before_it_is_confirmed(host: Host) -> None:
-    """It was killed between the move and the promise: the controller asks again, and takes what nobody has promised to
-    keep for removed."""
+    """The broker was killed between the move and the record: the controller repeats the order, and treats replicas
+    without a record as removed."""
     place = "/data/a-0"
     host.native.disk[place] = FakeLocalPartition("/data", place, "a", 0, A)
     host.native.log_dirs.stage(place)

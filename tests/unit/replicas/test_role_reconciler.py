@@ -1,4 +1,4 @@
-"""What a broker finds wrong with its own partitions, and when it mends it."""
+"""Wrong roles of a broker's own partitions, and when the broker corrects them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def role(leader: int, epoch: int, *, fenced: bool = False, offline: bool = False
         (led(ME, 3), role(ME, 3), -1, None),
         (led(OTHER, 3), role(OTHER, 3), -1, None),
         (led(-1, 3), role(-1, 3), -1, None),
-        # The view is behind.
+        # This broker's metadata is older.
         (led(OTHER, 3), role(ME, 4), -1, None),
         # The controller knows of both.
         (led(ME, 3), role(-1, 3, offline=True), -1, None),
@@ -152,7 +152,7 @@ async def test_closings_of_a_controller_end_when_two_passes_have_seen_another(sc
 
 
 async def test_an_order_that_is_on_its_way_is_not_lost(scene: Scene) -> None:
-    """Clients do not see the epoch yet: UpdateMetadata comes behind LeaderAndIsr."""
+    """Clients do not see the epoch yet: UpdateMetadata comes after LeaderAndIsr."""
     scene.here, scene.seen = role(OTHER, 2), (OTHER, 2)
     await scene.passes(3)
     assert scene.orders == []

@@ -51,7 +51,7 @@ class Machine:
         await Purges(self.staging).apply_change(before, after, change)
 
     async def shorten(self, delay_max_ms: int) -> None:
-        """The controller tells of a deletion that goes sooner."""
+        """The controller reports a deletion with an earlier deadline."""
         record = DeletionRecord("t", TOPIC, STAGED, 1, 2, "User:a", 3, {0: (1,)}, {}, 0, delay_max_ms=delay_max_ms)
         self._changes += 1
         image = msgspec.structs.replace(ClusterImage.initial(1), deletions={TOPIC: record})
@@ -86,13 +86,13 @@ class Machine:
         await self.start()
 
     async def delete(self) -> None:
-        """What the manager does when the controller says StopReplica with delete."""
+        """What the replica manager does at a StopReplica with delete."""
         await self.staging.promise({TOPIC: "t"}, DELAY_MS)
         self.native.log_dirs.stage(DIRECTORY)
         self.staging.staged([TOPIC])
 
     async def kill(self, *, down_ms: int = 0) -> None:
-        """The broker dies without a word, and the next one starts later."""
+        """The broker dies, and the next one starts later."""
         task = self.staging._task
         assert task is not None
         task.cancel()
