@@ -17,7 +17,7 @@ from tests.support.wire import free_port
 from tests.wire.client import WireClient
 
 SETTINGS = {
-    # Assigned when it is asked for, as pybroker does: when else is a matter of the moment.
+    # Assign it on the first request, as pybroker does; otherwise the time of the assignment is random.
     "group.consumer.assignor.offload.enable": "false",
     "group.share.assignor.offload.enable": "false",
     # The same pace whether partitions change hands or not: a setting that Kafka does not have.
@@ -39,7 +39,7 @@ COORDINATORS = range(3)
 """Groups, transactions, share partitions."""
 
 Story = Callable[[Side, str], None]
-"""What is asked, with a name that nobody else uses."""
+"""A sequence of requests, which gets a unique name."""
 
 
 @pytest.fixture(scope="package")
@@ -73,7 +73,7 @@ def coordinate(broker: BrokerProcess) -> None:
 
 
 def _coordinated(broker: BrokerProcess, kind: int) -> bool:
-    """Whoever asks for a coordinator makes the topic of its records."""
+    """FindCoordinator creates the topic of the records."""
     key = "any" if kind < 2 else "any:AAAAAAAAAAAAAAAAAAAAAQ:0"
     with WireClient(broker.port) as client:
         answer = client.call(m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 6)
@@ -109,7 +109,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[BrokerPro
 
 
 def tell(story: Story, ours: Side, kafkas: Side) -> None:
-    """Tells a story to both, and fails with each field that differs."""
+    """Run a story against both brokers, and fail with each differing field."""
     name = unique("story")
     for side in (ours, kafkas):
         try:
@@ -122,7 +122,7 @@ def tell(story: Story, ours: Side, kafkas: Side) -> None:
 
 @pytest.fixture
 def compare(both: list[BrokerProcess]) -> Callable[[Story], None]:
-    """Compares what both answer in a story."""
+    """Compares the responses of both brokers in a story."""
     return lambda story: tell(story, *(Side(broker) for broker in both))
 
 

@@ -35,7 +35,7 @@ SECRET = {
     "throttle_time_ms",
     "acquisition_lock_timeout_ms",
 }
-"""Fields whose value is the broker's own: it is compared whether there is one."""
+"""Fields whose value only the broker determines: compare only whether there is a value."""
 CLOSED = "the broker closes the connection"
 WORDS = {"error_message"}
 """Each has its own."""
@@ -45,7 +45,7 @@ _ID = re.compile(r"\b[A-Za-z0-9_-]{22}\b")
 
 
 class Side:
-    """A broker in a story. `answers` is what is compared."""
+    """A broker in a story. `answers` are compared."""
 
     def __init__(self, broker: BrokerProcess, sasl_port: int = 0) -> None:
         self.broker = broker
@@ -63,14 +63,14 @@ class Side:
             self._client = None
 
     def login(self, user: str) -> None:
-        """The next requests are those of this user, by PLAIN; "": of a client that does not authenticate."""
+        """Send the next requests as this user, by PLAIN; "": without authentication."""
         self.close()
         self._user = user
 
     def topic(self, name: str, partitions: int) -> Uuid:
-        """Makes a topic; its id."""
+        """Create a topic; return its id."""
         create_topic(self.broker.bootstrap, partitions, name)
-        # Kafka's coordinator hears of it later than others: it knows it when it assigns it.
+        # Kafka's coordinator learns of it later than others: it knows it when it assigns it.
         group = f"{name}-probe"
         assigned = self.until(
             lambda: consumer_join(group, "probe", name),
@@ -115,7 +115,7 @@ class Side:
         return self._client
 
     def quietly(self, request: Any, version: int) -> Any:
-        """The answer when nothing in it says that it is to be asked again; not compared."""
+        """Return the first response without a retriable error; not compared."""
         give_up = time.monotonic() + WAIT_S
         while True:
             try:
@@ -128,7 +128,7 @@ class Side:
             time.sleep(0.02)
 
     def ask(self, request: Any, version: int, *, but: tuple[str, ...] = ()) -> Any:
-        """As `quietly`, and compared. `but`: fields in which brokers differ; the caller says why."""
+        """Like `quietly`, and compared. `but`: fields in which the brokers differ; the caller says why."""
         title = f"{_CLASS.sub('', str(request))[:200]} version {version}"
         try:
             answer = self.quietly(request, version)
@@ -144,7 +144,7 @@ class Side:
         self.answers.append((title, self.plain(answer, but)))
 
     def until(self, make: Callable[[], Any], version: int, done: Callable[[Any], bool]) -> Any:
-        """Asks until the answer is as wanted; not compared."""
+        """Repeat a request until its response is as wanted; not compared."""
         give_up = time.monotonic() + WAIT_S
         while not done(answer := self.quietly(make(), version)):
             assert time.monotonic() < give_up, answer
@@ -152,7 +152,7 @@ class Side:
         return answer
 
     def plain(self, value: Any, but: tuple[str, ...] = ()) -> Any:
-        """What is compared of an answer: in no order (no list of these answers has one that means anything)."""
+        """The comparable parts of a response, without order (the order of these lists has no meaning)."""
         if isinstance(value, msgspec.Struct):
             found: dict[str, Any] = {}
             for name in value.__struct_fields__:
@@ -196,11 +196,8 @@ def codes(answer: Any) -> list[int]:
 
 
 def differences(ours: Side, kafkas: Side) -> str:
-    """What is not the same, one line a field; empty: nothing.
-
-    Kafka answers some requests with UNKNOWN_SERVER_ERROR or closes the connection, because it fails. There pybroker
-    may refuse with any error.
-    """
+    """Return the differences, one line a field. Kafka answers some requests with UNKNOWN_SERVER_ERROR or closes the
+    connection, because it fails. There pybroker may refuse with any error."""
     lines = []
     for number, (one, other) in enumerate(zip(ours.answers, kafkas.answers, strict=True)):
         lines += [f"answer {number}, {one[0]}{line}" for line in _unlike(one[1], other[1], "")]

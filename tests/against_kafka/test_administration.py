@@ -43,8 +43,8 @@ def new(
 
 
 def creations(side: Side, name: str) -> None:
-    """Not compared: the configs in answers, of which each broker has its own; and ids of topics that are only
-    validated, of which Kafka makes some."""
+    """Not compared: the configs in responses, which differ by broker; and ids of validated topics, some of which Kafka
+    creates."""
     side.topic(name, 1)
     (own,) = {broker.node_id for broker in side.quietly(m.MetadataRequest(topics=[]), 12).brokers}
     shapes: list[dict[str, Any]] = [
@@ -178,7 +178,7 @@ def metadata(side: Side, name: str) -> None:
 
 
 def configs(side: Side, name: str) -> None:
-    """Not with operations that do not exist: Kafka fails with UNKNOWN_SERVER_ERROR, pybroker says INVALID_REQUEST."""
+    """Without nonexistent operations: Kafka fails with UNKNOWN_SERVER_ERROR, pybroker returns INVALID_REQUEST."""
     side.topic(name, 1)
 
     def altering(kind: int, resource: str, *changes: tuple[str, int, str | None]) -> m.IncrementalAlterConfigsRequest:
@@ -242,7 +242,7 @@ def configs(side: Side, name: str) -> None:
 
 
 def offsets(side: Side, name: str) -> None:
-    """Committed by somebody who is no member."""
+    """A commit by a client that is not a member."""
     side.topic(name, 1)
 
     def committing(
@@ -297,7 +297,7 @@ def offsets(side: Side, name: str) -> None:
 
 
 def groups(side: Side, name: str) -> None:
-    """Not what is described twice: pybroker answers once, so that a few bytes of a name buy no large answers."""
+    """Without duplicates: pybroker responds once to each name, so that a few bytes cause no large response."""
     for version in (3, 4, 6):
         for kind in (0, 1, 2, 3, -1):
             for key in ("", name, "g" * 300):

@@ -72,7 +72,7 @@ def one_alone(side: Side, name: str) -> None:
 
 
 def forms(side: Side, name: str) -> None:
-    """What is refused whoever asks."""
+    """Requests that are refused for every client."""
     for number, more in enumerate(
         (
             {"session_timeout_ms": 1},
@@ -86,7 +86,7 @@ def forms(side: Side, name: str) -> None:
             {"group_instance_id": ""},
         )
     ):
-        # Each in a group of its own: one that has been given an id is waited for.
+        # Each in its own group: the group waits for a member that has been assigned an id.
         side.ask(join(f"{name}-{number}", **more), 9)
     side.ask(sync("", "m", 1), 5)
     side.ask(sync(name, "m", 1), 5)
@@ -129,7 +129,7 @@ def static_members(side: Side, name: str) -> None:
 
 
 def two_members(side: Side, name: str) -> None:
-    """One waits for the other: each on its own connection, so what they are told is noted when it comes."""
+    """One member waits for the other: each has its own connection, and the test records a response when it arrives."""
     side.topic(name, 2)
     member, generation = joined(side, name, name)
     other = Side(side.broker)
@@ -156,7 +156,7 @@ def two_members(side: Side, name: str) -> None:
         side.ask(leave(name, second, "nobody"), 5)
         side.ask(beat(name, member, generation), 4)
         side.ask(beat(name, second, generation), 4)
-        # Asked again and nothing new: it leads, so there is a new generation.
+        # A repeated request without changes: the member leads, so there is a new generation.
         side.ask(join(name, member, name), 9)
         side.ask(leave(name, member), 3)
     finally:
@@ -164,7 +164,7 @@ def two_members(side: Side, name: str) -> None:
 
 
 def from_outside(side: Side, name: str) -> None:
-    """Offsets of those who are in no group."""
+    """Offsets of clients without a group membership."""
     side.topic(name, 2)
     side.ask(commit(name, name, {0: 3, 1: 4}, metadata=None), 9)
     side.ask(commit(name, name, {0: 3}, 5, ""), 9)

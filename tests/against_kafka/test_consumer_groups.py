@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848, and what classic members and they are to each other."""
+"""Consumer groups of KIP-848, with classic members in the same group."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def described(side: Side, name: str) -> None:
 
 
 def settled(side: Side, group: str, topic_id: Uuid, member: str, epoch: int = 0, **more: Any) -> tuple[int, list[int]]:
-    """Goes on until the member reads what it is told to and hears nothing new: its epoch and partitions."""
+    """Send heartbeats until the member reads its assigned partitions and nothing changes; return its epoch and
+    partitions."""
     reads: list[int] = []
     calm = 0
     request = consumer_join(group, member, epoch=epoch, **more) if epoch else consumer_join(group, member, **more)
@@ -117,7 +118,7 @@ def commits(side: Side, name: str) -> None:
 
 
 def forms(side: Side, name: str) -> None:
-    """What is refused whoever asks."""
+    """Requests that are refused for every client."""
     topic = side.topic(name, 1)
     for more in (
         {"group_id": ""},
@@ -154,7 +155,7 @@ def two_share(side: Side, name: str) -> None:
     first, _ = settled(side, name, topic, "one", subscribed_topic_names=[name])
     second = side.ask(consumer_join(name, "two", name, server_assignor="range"), 1).member_epoch
     described(side, name)
-    # The first one hears what it gives up, the other one waits for it.
+    # The first member gets the partitions to release; the other one waits for them.
     side.ask(consumer_beat(name, "one", first), 1)
     side.ask(consumer_beat(name, "two", second), 1)
     side.ask(consumer_beat(name, "one", first, topic_partitions=owned(topic, 0, 1)), 1)
@@ -173,7 +174,7 @@ def two_share(side: Side, name: str) -> None:
 
 
 def assigned_in_intervals(side: Side, name: str) -> None:
-    """What happens while it is too early for another assignment."""
+    """Changes during the assignment interval."""
     topic, more = side.topic(name, 4), side.topic(f"{name}-more", 1)
     side.ask(with_group_settings(name, consumer_assignment_interval_ms="15000"), 1)
     both = [name, f"{name}-more"]
@@ -207,7 +208,7 @@ def assigned_in_intervals(side: Side, name: str) -> None:
 
 
 def one_after_another(side: Side, name: str) -> None:
-    """Who comes to an empty group waits for no interval."""
+    """The first member of an empty group does not wait for the interval."""
     side.topic(name, 2)
     side.ask(with_group_settings(name, consumer_assignment_interval_ms="15000"), 1)
     for member in ("one", "two"):
@@ -238,7 +239,7 @@ def static_members(side: Side, name: str) -> None:
 def regular_expressions(side: Side, name: str) -> None:
     topic = side.topic(name, 2)
     expression: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": f"{name}.*"}
-    # Kafka resolves it beside the heartbeats.
+    # Kafka resolves it asynchronously.
     answer = side.until(
         lambda: consumer_join(name, "one", **expression),
         1,
@@ -309,8 +310,8 @@ def upgrade(side: Side, name: str) -> None:
 
 
 def downgrade(side: Side, name: str) -> None:
-    """The last member of the newer protocol leaves: a classic one goes on in the generation that it knows until it
-    joins the round that follows."""
+    """The last member with the consumer protocol leaves: a classic member continues in its generation until it joins
+    the following rebalance."""
     topic = side.topic(name, 2)
     wanted = {"subscribed_topic_names": [name]}
     epoch, _ = settled(side, name, topic, "newer", **wanted)

@@ -106,7 +106,7 @@ def sessions(side: Side, name: str, version: int) -> None:
     ask(session, 1)
     ask(session, 1)
     ask(session, 2)
-    # Another session instead of it, and its end.
+    # A new session replaces it, and ends.
     again = ask(session, INITIAL, everything)
     side.note("another", str(again != session))
     ask(session, 3)

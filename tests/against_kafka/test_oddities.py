@@ -58,7 +58,7 @@ def transactions(side: Side, name: str) -> None:
 
     def lists(version: int, **filters: object) -> None:
         answer = side.quietly(m.ListTransactionsRequest(**filters), version)  # type: ignore[arg-type]
-        # Others are those of other stories.
+        # Other names belong to other stories.
         answer.transaction_states = [one for one in answer.transaction_states if one.transactional_id.startswith(name)]
         side.note(f"ListTransactions {filters} version {version}".replace(str(me[0]), "me"), answer)
 
@@ -235,7 +235,7 @@ def broker_removals(side: Side, name: str) -> None:
 
 
 def partitions(side: Side, name: str) -> None:
-    """What test_administration.py does not send: several partitions with one wrong."""
+    """Requests that test_administration.py does not send: several partitions, one of them wrong."""
     side.topic(name, 2)
     (own,) = {broker.node_id for broker in side.quietly(m.MetadataRequest(topics=[]), 12).brokers}
     for assigned in (

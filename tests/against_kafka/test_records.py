@@ -1,4 +1,4 @@
-"""Records: Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords, and what each of them refuses."""
+"""Records: Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords, and their refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ YEAR_1 = -62_135_596_800_000
 
 
 def of_time(timestamp: int) -> bytes:
-    """A batch whose one record has this time."""
+    """A batch whose one record has this timestamp."""
     made = bytearray(batch(b"value"))
     struct.pack_into(">qq", made, 27, timestamp, timestamp)
     struct.pack_into(">I", made, 17, native.crc32c(bytes(made[21:])))
@@ -63,7 +63,7 @@ def list_offsets(side: Side, name: str) -> None:
     for special in (-3, -4, -5, -6, -7, -(2**63)):
         for version in (1, 7, 8, 9, 11):
             side.ask(listing(name, special), version)
-    # A partition that is named twice is refused; Kafka says so once, pybroker for each time.
+    # A partition that is named twice is refused; Kafka reports it once, pybroker for each occurrence.
     twice = side.quietly(listing(name, LATEST, EARLIEST), 10)
     side.note("twice", {row.error_code for row in twice.topics[0].partitions}.pop())
     side.ask(listing(name, LATEST, index=9), 10)
@@ -115,8 +115,8 @@ def fetches(side: Side, name: str) -> None:
 def write(
     side: Side, transactional_id: str | None, topic: str, records: bytes, *, index: int = 0, acks: int = -1
 ) -> None:
-    """Produce, compared: not when records arrived, the words about a record, and where the log begins (Kafka says it
-    beside refusals, too)."""
+    """Produce, compared without the append times, the texts about a record, and the log start (Kafka returns it with
+    refusals, too)."""
     data = m.ProduceRequest_PartitionProduceData(index=index, records=records)
     rows = [m.ProduceRequest_TopicProduceData(name=topic, partition_data=[data])]
     request = m.ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=10_000, topic_data=rows)
@@ -186,7 +186,7 @@ def _delete(side: Side, topic: str, offset: int, index: int = 0) -> None:
 
 
 def below_the_start(side: Side, name: str) -> None:
-    """Records of an open transaction are deleted: what is stable begins where the log does."""
+    """Records of an open transaction are deleted: the last stable offset is the log start."""
     side.topic(name, 1)
     me = begun(side, name)
     write(side, None, name, batch(b"before"))

@@ -1,4 +1,4 @@
-"""What a user without rights, with one right too few, and with all of them is answered, for each kind of request."""
+"""Responses to a user without permissions, with one missing, and with all of them, for each kind of request."""
 
 from __future__ import annotations
 
@@ -55,10 +55,9 @@ ALL_ACLS = m.DeleteAclsRequest(
 
 
 def rights(side: Side, name: str) -> None:
-    """Only error codes, and whether listings leave a name out. Not SCRAM users, about whom Kafka does not answer a user
-    without rights; and not Produce with a transactional id, for which pybroker asks whether or not the records belong
-    to a transaction.
-    """
+    """Only error codes, and whether listings omit a name. Without SCRAM users, for which Kafka does not respond to a
+    user without permissions; and without Produce with a transactional id, which pybroker authorizes whether or not the
+    records belong to a transaction."""
     for number, row in enumerate(ROWS):
         skipped = row.key == 50 or (row.key, row.label) == (0, "transactional id")
         if row.key < OWN_KEYS and row.key not in BETWEEN_BROKERS and not skipped:

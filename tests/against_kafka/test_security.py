@@ -206,7 +206,7 @@ def acl_filters(side: Side, name: str) -> None:
 
 
 def acls_of_users(side: Side, name: str) -> None:
-    """What an entry allows its user to do with ACLs."""
+    """The operations on ACLs that an entry allows its user."""
     everything = filtered()
     for operation in (0, 8, 7):
         if operation:
@@ -227,9 +227,9 @@ SHA_256, SHA_512 = 1, 2
 
 
 def scram(side: Side, name: str) -> None:
-    """Not of all users, asked by one who may not: Kafka does not answer. Not long names, long salts and empty salts,
-    which pybroker refuses, and not both mechanisms of a user in one request, which Kafka refuses.
-    """
+    """Without a request for all users by a user without permission: Kafka does not respond. Without long names, long
+    salts and empty salts, which pybroker refuses, and without both mechanisms of a user in one request, which Kafka
+    refuses."""
 
     def of(user: str, mechanism: int = SHA_256) -> m.AlterUserScramCredentialsRequest_ScramCredentialDeletion:
         return m.AlterUserScramCredentialsRequest_ScramCredentialDeletion(name=user, mechanism=mechanism)
@@ -303,8 +303,8 @@ def scram(side: Side, name: str) -> None:
 
 
 def tokens(side: Side, name: str) -> None:
-    """Of users of the SASL port. Not of an owner of a type other than User: pybroker refuses it, because all who log in
-    are of this type."""
+    """By users of the SASL port. Without an owner of a type other than User: pybroker refuses it, because all users
+    that log in have this type."""
     now_fields = ("issue_timestamp_ms", "issue_timestamp", "expiry_timestamp", "max_timestamp")
     times = (*now_fields, "expiry_timestamp_ms", "max_timestamp_ms", "hmac", "token_id")
 

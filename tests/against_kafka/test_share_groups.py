@@ -19,11 +19,11 @@ from tests.groups.requests import commit, consumer_join, fetch, join, with_group
 LEAVES = -1
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
 LATER = ("start_offset", "lag")
-"""What Kafka shows of a partition is what it stored last, which it does not do at once; here it is what is the case."""
+"""Kafka shows the state of a partition that it stored last, which may be old; this is the current state."""
 EPOCHS = ("group_epoch", "assignment_epoch")
 """How many of a topic's partitions are made known to a group at a time is a matter of the moment."""
 Acks = dict[int, list[tuple[int, int, int]]]
-"""Partition → (first offset, last offset, what becomes of them)."""
+"""Partition → (first offset, last offset, acknowledgement)."""
 
 
 def beat(group: str, member: str, epoch: int, topics: list[str] | None = None, **more: Any) -> Any:
@@ -84,7 +84,7 @@ def write(side: Side, topic: str, count: int, batches: int = 1) -> None:
 
 
 def from_the_start(side: Side, group: str) -> None:
-    """The group reads what was there before it."""
+    """The group reads records that are older than the group."""
     side.ask(with_group_settings(group, share_auto_offset_reset="earliest"), 1)
 
 
@@ -107,7 +107,7 @@ def got(side: Side, request: m.ShareFetchRequest, version: int = 1) -> Any:
 
 
 def taken(side: Side, group: str, member: str, topic: Uuid, epoch: int = 0) -> int:
-    """Takes what there is; how many ShareFetches that took. The first one only says what is to be read."""
+    """Fetch the available records; return the number of ShareFetches. The first one only names the partitions."""
     give_up = time.monotonic() + WAIT_S
     while True:
         answer = side.quietly(take(group, member, epoch, topic if epoch == 0 else None), 1)
@@ -144,7 +144,7 @@ def members(side: Side, name: str) -> None:
     side.ask(beat(name, "one", epoch - 1), 1)
     side.ask(beat(name, "nobody", epoch), 1)
     side.ask(beat(f"{name}-x", "one", epoch), 1)
-    # Who of the two gets one partition, and who two, is a matter of hashing.
+    # A hash determines which of the two members gets one partition, and which gets two.
     side.ask(beat(name, "two", 0, [name]), 1, but=("assignment",))
     side.ask(beat(name, "one", epoch), 1, but=("assignment",))
     side.ask(m.ShareGroupDescribeRequest(group_ids=[name]), 1, but=("assignment",))
@@ -160,7 +160,7 @@ def members(side: Side, name: str) -> None:
 
 
 def assigned_in_intervals(side: Side, name: str) -> None:
-    """What happens while it is too early for another assignment."""
+    """Changes during the assignment interval."""
     side.topic(name, 2)
     side.topic(f"{name}-more", 1)
     epoch = member_of(side, name, "one", name)
@@ -181,7 +181,7 @@ def assigned_in_intervals(side: Side, name: str) -> None:
 
 
 def forms(side: Side, name: str) -> None:
-    """What is refused whoever asks."""
+    """Requests that are refused for every client."""
     topic = side.topic(name, 1)
     for more in (
         {"group_id": ""},
@@ -199,7 +199,7 @@ def forms(side: Side, name: str) -> None:
             setattr(request, field, value)
         side.ask(request, 1)
     group = f"{name}-group"
-    # Of groups without members Kafka knows no partitions, and says UNKNOWN_SERVER_ERROR.
+    # Kafka knows no partitions of groups without members, and returns UNKNOWN_SERVER_ERROR.
     member_of(side, group, "one", name)
     for request in (
         take(group, "", 0, topic),
@@ -227,13 +227,13 @@ def deliveries(side: Side, name: str) -> None:
     session = taken(side, name, "one", topic)
     described(side, name, name, but=LATER)
     side.ask(acknowledge(name, "one", session, topic, {0: [(0, 1, ACCEPT), (2, 2, REJECT), (3, 4, RELEASE)]}), 1)
-    # What was released comes again, counted.
+    # A released record is delivered again, with a higher count.
     session = taken(side, name, "one", topic, session + 1)
     got(side, take(name, "one", session, topic, {0: [(3, 4, ACCEPT)]}))
     described(side, name, name, but=LATER)
     side.ask(acknowledge(name, "one", session + 7, topic, {0: [(5, 5, ACCEPT)]}), 1)
     got(side, take(name, "one", session + 7, topic))
-    # Its last: what it holds is released.
+    # The last request of the session: acquired records are released.
     side.ask(acknowledge(name, "one", LEAVES, topic, {0: [(7, 7, ACCEPT)]}), 1)
     described(side, name, name, but=LATER)
     side.ask(beat(name, "one", LEAVES), 1)
@@ -241,7 +241,7 @@ def deliveries(side: Side, name: str) -> None:
 
 
 def wrong_acknowledgements(side: Side, name: str) -> None:
-    """What is not the member's, backwards, above the end, of no kind."""
+    """Offsets that the member has not acquired, reversed, beyond the end, of an unknown type."""
     topic = side.topic(name, 2)
     write(side, name, 10)
     from_the_start(side, name)
@@ -295,14 +295,14 @@ def offsets(side: Side, name: str) -> None:
     side.ask(deleted(f"{name}-x", name), 0)
     side.ask(deleted(name, name), 0)
     described(side, name, name, but=EPOCHS)
-    # Nothing is left of it, and Kafka does not look its id up.
+    # Its state is deleted, and Kafka does not resolve its id.
     side.ask(deleted(name, name), 0, but=("topic_id",))
     side.ask(altered(f"{name}-new", name, (0, 1)), 0)
     described(side, f"{name}-new", name, but=EPOCHS)
 
 
 def of_another_kind(side: Side, name: str) -> None:
-    """What is asked of a share group as of another one."""
+    """Requests for a share group that is a group of another type."""
     side.topic(name, 1)
     member_of(side, name, "one", name)
     side.ask(join(name, topic=name), 9)

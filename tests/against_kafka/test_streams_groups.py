@@ -29,13 +29,13 @@ MISSING_INTERNAL = 3
 
 
 class Told(list[Any]):
-    """What a broker answered, in order."""
+    """Responses of a broker, in order."""
 
     def note(self, answer: Any) -> Any:
         """One answer to a heartbeat."""
         said = told(answer)
-        # Kafka forgets of the first member of a group that it has an endpoint: its numbers are behind by one. Whether
-        # the endpoints are told is compared.
+        # Kafka loses the endpoint of a group's first member: its epoch is lower by one. The test compares whether
+        # members get the endpoints.
         del said["endpoint epoch"]
         # In no order, in Kafka.
         said["statuses"] = [(code, sorted(re.split(r"[ ,;]+", detail))) for code, detail in said["statuses"] or ()]

@@ -14,7 +14,7 @@ from tests.groups.requests import consumer_beat, consumer_join, fetch, join, syn
 from tests.topic_ids.kit import idempotent
 
 NOBODY = 1 << 40
-"""A producer id that no broker of this run has given."""
+"""A producer id that no broker of this run has allocated."""
 
 Producer = tuple[int, int]
 """Its id and epoch."""
@@ -43,7 +43,7 @@ def write(side: Side, name: str | None, topic: str, records: bytes, version: int
     data = m.ProduceRequest_PartitionProduceData(index=index, records=records)
     rows = [m.ProduceRequest_TopicProduceData(name=topic, partition_data=[data])]
     request = m.ProduceRequest(transactional_id=name, acks=-1, timeout_ms=10_000, topic_data=rows)
-    # The time at which records arrived is the broker's; its log's start is what it was when it looked.
+    # The broker determines the append time; the log start is that of its last look.
     return side.ask(request, version, but=("log_append_time_ms",))
 
 
@@ -94,7 +94,7 @@ def shown(side: Side, name: str, topic: str) -> None:
         (0, {}),
         (0, {"state_filters": ["Ongoing"]}),
         (0, {"state_filters": ["nonsense", "CompleteCommit"]}),
-        # Not for a producer without a transaction: of Kafka it is told that it runs since 1970.
+        # Not for a producer without a transaction: Kafka returns a start in 1970.
         (1, {"duration_filter": 3_600_000, "state_filters": ["Ongoing"]}),
         (2, {"transactional_id_pattern": f"{name}.*"}),
         (2, {"transactional_id_pattern": "nobody.*"}),
@@ -146,7 +146,7 @@ def version_1(side: Side, name: str) -> None:
     completed(side, name, "CompleteAbort")
     side.ask(end(name, me, commit=True), 4)
     shown(side, name, name)
-    # Another life of it fences the first.
+    # A later instance of it fences the first.
     second = begun(side, name)
     side.note("raised", second[1] - me[1])
     side.ask(add(name, me, name, 0), 3)
@@ -187,7 +187,7 @@ def version_2(side: Side, name: str) -> None:
 
 
 def forms(side: Side, name: str) -> None:
-    """What is refused whoever asks."""
+    """Requests that are refused for every client."""
     side.ask(init(""), 5)
     for timeout_ms in (0, -1, 1, 900_000, 900_001, 2**31 - 1):
         side.ask(init(f"{name}-{timeout_ms}", timeout_ms=timeout_ms), 5, but=("producer_epoch",))
@@ -224,7 +224,8 @@ def sequences(side: Side, name: str) -> None:
     write(side, None, name, batch((me[0], 2), 0, transactional=False))
     write(side, None, name, batch(me, 12, transactional=False))
     write(side, None, name, batch((NOBODY, 0), 7, transactional=False))
-    # The next epoch here, a new producer in Kafka: either begins anew, and a request sent again is answered alike here.
+    # The next epoch here, a new producer id in Kafka: both begin anew, and both answer a repeated request in the same
+    # way.
     side.ask(init(None, (me[0], 2)), 5, but=("producer_epoch",))
     rows = [m.DescribeProducersRequest_TopicRequest(name=name, partition_indexes=[0, 9])]
     answer = side.quietly(m.DescribeProducersRequest(topics=rows), 0)

@@ -1,4 +1,4 @@
-"""Compares what clients were told with what lies on the disks of all brokers after a clean stop."""
+"""Compares the responses to clients with the records on the disks of all brokers after a clean stop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.chaos.history import Acknowledged, History, Place, Session
 from tests.support.log_files import ReplicaLog
 
 Disks = Mapping[int, Sequence[ReplicaLog]]
-"""What each broker has, by its number."""
+"""The replicas of each broker, by its id."""
 
 SHOWN_MAX = 5
 """Anomalies of one kind in one place."""
@@ -228,7 +228,7 @@ def _misplaced(
 
 
 def _incarnations(history: History, disks: Disks) -> list[str]:
-    """What was deleted is served nowhere; of each name that comes and goes there is one incarnation."""
+    """Deleted topics are served nowhere; each name that is re-created has at most one incarnation."""
     found = []
     for broker, logs in disks.items():
         ids: dict[str, set[str]] = defaultdict(set)

@@ -41,12 +41,12 @@ MAY_PASS = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     }
 )
-"""What requests may be answered in trouble. Everything else is a fault."""
+"""Error codes that are allowed during faults. Every other code is a failure."""
 R = TypeVar("R")
 
 
 class Churn(threading.Thread):
-    """One name. Each request goes to a broker of its own choice, as any can be asked."""
+    """One name. Each request goes to a random broker, because every broker must be able to handle it."""
 
     def __init__(self, name: str, ports: Mapping[int, int], history: History, seed: int) -> None:
         """`ports`: of the brokers, for clients."""
@@ -57,8 +57,8 @@ class Churn(threading.Thread):
         self._numbers: dict[Uuid, int] = {}
         """Of the next record of each incarnation."""
         self._asked_in_vain: set[Uuid] = set()
-        """What a broker was asked to delete that did not answer. One that hung does so when it is back, whatever has
-        become of the topic meanwhile."""
+        """Deletions that a broker has not confirmed. A broker that hung executes them when it resumes, whatever the
+        topic's state is then."""
         self.enough = threading.Event()
 
     def run(self) -> None:
@@ -93,7 +93,8 @@ class Churn(threading.Thread):
             if answer.error_code == 0:
                 return answer.topic_id  # type: ignore[no-any-return]  # the wire's classes have no types
             if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                # By an attempt whose answer was lost; those before are deleted, but not everybody knows it yet.
+                # Created by an attempt whose response was lost; earlier incarnations are deleted, but some brokers do
+                # not know it yet.
                 found = lives.metadata(self.name)
                 known = found.error_code or found.topic_id.hex in self._history.lives
                 return None if known else found.topic_id
@@ -136,7 +137,7 @@ class Churn(threading.Thread):
             if not known and answer.error_code != ErrorCode.REQUEST_TIMED_OUT:
                 self._asked_in_vain.remove(life)
             if answer.error_code in (0, ErrorCode.UNKNOWN_TOPIC_ID):
-                # Of an unknown one: by an attempt whose answer was lost.
+                # An unknown topic: deleted by an attempt whose response was lost.
                 return True
             self._note("DeleteTopics", answer.error_code)
             return None
@@ -148,12 +149,12 @@ class Churn(threading.Thread):
         return False
 
     def _bring_back(self, life: Uuid) -> bool:
-        """Undeletes it; False: nothing came of it."""
+        """Undelete it; return False if it had no effect."""
 
         def attempt(lives: Lives) -> bool | None:
             code = lives.undelete(life).error_code
             if code in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
-                # It exists: by an attempt whose answer was lost.
+                # It exists: created by an attempt whose response was lost.
                 return True
             self._note("UndeleteTopics", code)
             return None
@@ -174,7 +175,7 @@ class Churn(threading.Thread):
         return self._brokers.get(found.partitions[partition].leader_id)
 
     def _until(self, attempt: Callable[[Lives], R | None], *, unless_enough: bool) -> R | None:
-        """Asks one broker after another until one gives a result; None if it is enough."""
+        """Ask one broker after another until one returns a result; None if the run ends first."""
         give_up = time.monotonic() + STUCK_S
         while not (unless_enough and self.enough.is_set()):
             lives = self._random.choice(list(self._brokers.values()))

@@ -1,4 +1,4 @@
-"""What a run is given on the command line."""
+"""Options of a run on the command line."""
 
 from __future__ import annotations
 

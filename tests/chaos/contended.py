@@ -1,6 +1,5 @@
-"""Several clients create, delete and undelete topics of the same names at the same time. What they were answered must
-be what one controller would have answered, one request after another.
-"""
+"""Several clients create, delete and undelete topics of the same names at the same time. Their responses must match
+those of one controller that handles one request after another."""
 
 from __future__ import annotations
 
@@ -21,13 +20,14 @@ from tests.topic_ids.lives import Lives
 
 PREFIX = "contended-"
 PER_NAME = 40
-"""Requests for one name, then the clients go on to the next: few lost answers are about the same name."""
+"""Requests for one name; then the clients continue with the next one, so that few lost responses concern the same name.
+"""
 PAUSE_S = 0.3
 """At most, between requests of a client."""
 
 
 class Action(NamedTuple):
-    """A request and its answer. `code` is None if the answer was lost or says nothing about the outcome."""
+    """A request and its response. `code` is None if the response was lost or does not show the outcome."""
 
     kind: str
     topic_id: str
@@ -36,8 +36,8 @@ class Action(NamedTuple):
 
 
 class NameState(NamedTuple):
-    """A name as the controller knows it: the topic that lives under it, the one that comes back to it, and the deleted
-    ones that can come back."""
+    """A name as the controller knows it: the topic that has it, the topic that is being undeleted to it, and the
+    deleted ones that can be undeleted."""
 
     live: str | None = None
     returning: str | None = None
@@ -55,7 +55,7 @@ DEFINITE: Mapping[str, frozenset[int]] = {
     DELETE_BY_NAME: frozenset({0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
     UNDELETE: frozenset({0, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_ID}),
 }
-"""The answers that say what happened. Others are those of a request that may have happened or not."""
+"""Responses that show the outcome. After any other response, the request may or may not have been executed."""
 
 
 def step(state: NameState, action: Action) -> NameState | None:
@@ -70,7 +70,7 @@ def step(state: NameState, action: Action) -> NameState | None:
             return _after_deletion(state, action)
         case "undelete":
             if action.code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                # Also of a topic whose return or deletion is under way.
+                # Also of a topic whose undelete or deletion is in progress.
                 return state
             there = action.topic_id in state.deleted
             if action.code == ErrorCode.UNKNOWN_TOPIC_ID:
@@ -110,18 +110,19 @@ def requested(begun: float, ended: float, action: Action) -> Iterator[Operation[
 
 
 def _unnamed(live: str, action: Action) -> bool:
-    """Whether a deletion by name can be about the live topic: its own answer was lost, or that to the creation was."""
+    """Whether a deletion by name can concern the current topic: its own response was lost, or the response to the
+    creation."""
     return action.code is None or live.startswith(LOST)
 
 
 class Contended:
-    """What all these clients did, by name of the topic."""
+    """All operations of these clients, by the topic's name."""
 
     def __init__(self) -> None:
         self.operations: dict[str, list[Operation[Action]]] = defaultdict(list)
         self._requests = itertools.count()
         self.answered = 0
-        """Requests whose answer said what happened."""
+        """Requests whose response shows the outcome."""
         self._ids: dict[str, list[Uuid]] = defaultdict(list)
         self._lock = threading.Lock()
 
@@ -144,7 +145,8 @@ class Contended:
                 self._ids[name].append(topic_id)
 
     def check(self) -> tuple[list[str], int]:
-        """Return what no order of the requests explains, and how many names had too many lost answers to tell."""
+        """Return the responses that no order of the requests explains, and the number of names with too many lost
+        responses to decide."""
         found, undecided = [], 0
         for name, operations in self.operations.items():
             try:

@@ -1,4 +1,4 @@
-"""Members of a consumer group that commit what they have read, leave and come again."""
+"""Members of a consumer group that commit their positions, leave and join again."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LIVES_RECORDS = (300, 1_500)
 
 EXPECTED = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
 STUCK = KafkaError.NOT_COORDINATOR
-"""What librdkafka reports when its group moved between its assignment and its question for committed offsets. It does
-not ask the new coordinator (docs/clients.md): a consumer that sees it is closed and another one takes its place."""
+"""The error of librdkafka when its group moved between its assignment and its request for committed offsets. It does
+not ask the new coordinator (docs/clients.md): the test closes such a consumer and starts another one."""
 
 
 @dataclass
 class Group:
-    """What all members share."""
+    """State that all members share."""
 
     name: str
     servers: str
@@ -32,7 +32,7 @@ class Group:
     committed: dict[Place, int] = field(default_factory=dict)
     """Highest offsets whose commits were acknowledged."""
     reached: dict[Place, int] = field(default_factory=dict)
-    """Behind the last record that a member got."""
+    """The offset after the last record that a member read."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def place(self, partition: int) -> Place:
@@ -91,7 +91,7 @@ class Member(threading.Thread):
                     since_commit = 0
                     self._commit(consumer)
         finally:
-            # Sometimes without a word about what was read since the last commit.
+            # Sometimes without a commit of the last records.
             if self._random.random() < 0.5:
                 self._commit(consumer)
             consumer.close()
@@ -141,7 +141,7 @@ class Member(threading.Thread):
         try:
             done = consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException:
-            # Of a member that was replaced, or nobody answered: what became of it is not known.
+            # The member was replaced, or no broker responded: the outcome is unknown.
             self._group.history.counts["commits refused"] += 1
             return
         for one in done or ():

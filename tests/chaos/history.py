@@ -1,4 +1,4 @@
-"""What clients were told during a run. Threads append, the checker reads when they have ended."""
+"""Responses to clients during a run. Threads append; the checker reads after they have ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Place(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A record that the cluster has promised to keep; offset -1: it did not say where."""
+    """An acknowledged record; offset -1: the acknowledgement had no offset."""
 
     offset: int
     value: str

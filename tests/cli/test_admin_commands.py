@@ -33,7 +33,7 @@ def pybroker(*arguments: str, stdin: str = "") -> Done:
 
 @pytest.fixture
 def run(broker: BrokerProcess) -> Run:
-    """A command to the running broker; that it succeeds is part of the test unless `code` says otherwise."""
+    """Run a command with the broker's address. It must succeed unless `code` says otherwise."""
 
     def command(*arguments: str, code: int = 0, stdin: str = "") -> Done:
         done = pybroker(*arguments, "--bootstrap-server", broker.bootstrap, stdin=stdin)
@@ -46,7 +46,7 @@ def run(broker: BrokerProcess) -> Run:
 
 @pytest.fixture
 def ask(run: Run) -> Callable[..., Any]:
-    """The same with --json; gives what it wrote."""
+    """The same with --json; return the output."""
     return lambda *arguments: json.loads(run(*arguments, "--json").stdout)
 
 
@@ -252,7 +252,7 @@ def test_settings_of_topics_and_brokers(run: Run, ask: Callable[..., Any]) -> No
 def test_a_broker_says_where_its_data_is_and_what_it_was_started_with(
     ask: Callable[..., Any], broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """Not only what was changed since: defaults are what --all is for. A data directory of the default is named too."""
+    """All settings, not only changed ones: --all shows defaults, too, and also a default data directory."""
     shown = {each["name"]: each for each in ask("configs", "--describe", "--broker", "1")}
     assert (shown["log.dirs"]["value"], shown["log.dirs"]["source"]) == (str(broker.data_dir), "static_broker_config")
     assert "num.network.threads" not in shown
@@ -309,7 +309,7 @@ def test_positions_are_moved_as_kafkas_tool_moves_them(
     run: Run, ask: Callable[..., Any], tmp_path: Path, far_east: None
 ) -> None:
     name, group = unique("moved"), unique("group")
-    # The records are of 1970, and retention looks for old ones at any moment.
+    # The records are from 1970, and retention could remove old ones at any moment.
     run("topics", "create", name, "--partitions", "2", "--config", "retention.ms=-1")
     for partition, times in ((0, [1000, 2000, 3000]), (1, [4000])):
         lines = "".join(json.dumps({"value": "v", "timestamp_ms": at}) + "\n" for at in times)

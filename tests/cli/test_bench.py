@@ -1,4 +1,4 @@
-"""`pybroker bench`: bounded runs that leave nothing behind, and how their figures are told."""
+"""`pybroker bench`: bounded runs that leave no data behind, and the form of their figures."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_produce(broker: BrokerProcess, acks: str, compression: str) -> None:
     with_these = ("--acks", acks, "--compression", compression)
     document = measured(broker, "produce", "--records", "5000", "--size", "200", "--partitions", "3", *with_these)
     assert (document["what"], document["records"], document["bytes"]) == ("produce", 5000, 1_000_000)
-    # Seconds are told with three decimals, of which a fast machine needs few.
+    # Seconds have three decimals, and a fast machine needs few seconds.
     told, rounded = document["seconds"], 0.0006
     assert 5000 / (told + rounded) <= document["records_per_second"] <= 5000 / max(told - rounded, 1e-6)
     assert in_order(document)

@@ -161,13 +161,13 @@ if sys.argv[1] != "return":
 @pytest.mark.checklist("R25", "U14")
 @pytest.mark.parametrize("how", ["kill", "fork", "return"])
 def test_it_ends_with_its_parent(how: str, tmp_path: Path) -> None:
-    """kill -9, also of a parent whose forked child holds on to what the parent held, and a parent that forgets."""
+    """kill -9, also of a parent whose forked child keeps its files open, and a parent that drops its broker."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, how],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # nobody is left to remove what a killed parent made
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # the parent that would remove them was killed
     )
     try:
         assert parent.stdout is not None

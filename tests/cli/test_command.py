@@ -1,4 +1,4 @@
-"""`pybroker` as a command: what it says and how it ends, each case a process of its own."""
+"""`pybroker` as a command: output and exit codes, each case in its own process."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def test_ctrl_c_is_a_clean_stop(tmp_path: Path) -> None:
 
 
 def test_the_echo_of_a_signal_does_no_harm(tmp_path: Path) -> None:
-    """timeout(1) and some supervisors send a signal twice at once: the stop stays a clean one, whatever the broker is
-    doing when the second one comes (many of them, to meet the moments in which it changes what a signal does)."""
+    """timeout(1) and some supervisors send a signal twice at once. The stop stays clean, whatever the broker is doing
+    when the second signal arrives; many signals hit the moments in which it changes signal handlers."""
     quick = 0
     for _attempt in range(40):
         with running(*sets(tmp_path / "data")) as (process, _):
@@ -223,7 +223,7 @@ def test_data_directory_that_cannot_be_entered(tmp_path: Path) -> None:
 
 
 def test_no_room_for_the_first_byte(tmp_path: Path) -> None:
-    """A limit on file sizes stands for a full disk: the same calls fail, and no file system must be made."""
+    """A limit on file sizes replaces a full disk: the same calls fail, without a file system for the test."""
     assert_refused(run("start", *sets(tmp_path / "data"), file_size_max=0), 1, str(tmp_path / "data"))
 
 
@@ -246,7 +246,7 @@ def get(port: int, path: str) -> bytes:
 
 
 def test_a_start_is_quick_to_import() -> None:
-    """What a start imports besides the interpreter's own; the libraries that other commands need are not among it."""
+    """The imports of a start beyond the interpreter's own do not include libraries of other commands."""
     script = (
         "import sys, pybroker.__main__, pybroker.broker.lifecycle.process.foreground, pybroker.broker.lifecycle.app\n"
         "late = ('click', 'rich', 'kazoo', 'http.server', 'http.client', 'pyspark', 'difflib', 'ctypes', 'unittest')\n"

@@ -1,4 +1,4 @@
-"""What a shell offers behind TAB: commands, options, and names that the broker knows."""
+"""Completions by TAB: commands, options, and names that the broker knows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMIT_S = 120.0
 
 
 def offered(*words: str) -> list[str]:
-    """The words that are offered for the last one, asked as bash asks."""
+    """The completions of the last word, requested as bash does."""
     environment = {
         **os.environ,
         "_PYBROKER_COMPLETE": "bash_complete",
@@ -36,7 +36,7 @@ def offered(*words: str) -> list[str]:
 
 
 def told_by_the_broker(*words: str, which: Callable[[list[str]], bool]) -> None:
-    """That these are offered. Whoever types waits three seconds at most, and a machine may stand still for so long."""
+    """Check these completions. Completion waits three seconds at most, and a machine may pause for that long: retry."""
     found: list[str] = []
 
     def as_expected() -> bool:

@@ -1,5 +1,5 @@
-"""`pybroker diagnose`: what is in the archive, of a broker that runs, of one that does not, of a cluster; and that no
-secret is."""
+"""`pybroker diagnose`: the contents of the archive for a running broker, a stopped one, and a cluster; it has no
+secrets."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_no_secret_is_in_it(secrets: Secrets, tmp_path: Path) -> None:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> PybrokerProcess:
-    """Started by the test, behind a path that is too long for a socket's address."""
+    """Started by the test, with a directory that is too long for a socket's address."""
     return PybrokerProcess(tmp_path / ("deep" * 30))
 
 

@@ -1,4 +1,4 @@
-"""`pybroker doctor`: before a start, beside a broker that runs, and asked over the net."""
+"""`pybroker doctor`: before a start, beside a running broker, and over the network."""
 
 from __future__ import annotations
 

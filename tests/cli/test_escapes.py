@@ -80,7 +80,8 @@ def test_no_control_reaches_the_terminal(broker: BrokerProcess, evil: str, comma
 
 
 def test_commands_write_by_one_mechanism() -> None:
-    """click's echo is for what holds nothing from a broker: the version, a shell's script, and `say` itself."""
+    """click's echo may print only text that does not come from a broker: the version, a shell's script, and `say`
+    itself."""
     root = Path(pybroker.cli.__file__).parent
     users = {str(path.relative_to(root)) for path in root.rglob("*.py") if "click.echo(" in path.read_text()}
     assert users == {"__init__.py", "output.py", "shell_completion.py"}

@@ -1,6 +1,5 @@
-"""One grammar for all commands: verbs as words and as options, names behind the verb or as options, the nearest name
-to a mistyped one. Each case is a process of its own, as a user has it.
-"""
+"""One grammar for all commands: verbs as words and as options, names after the verb or as options, the nearest name to
+a misspelt one. Each case runs in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pybroker groups` names each group's protocol and who stands in the way of a reset."""
+"""`pybroker groups` names each group's protocol and the members that prevent a reset."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def names() -> tuple[str, str, str]:
 
 @pytest.fixture(scope="module")
 def told(broker: BrokerProcess, names: tuple[str, str, str]) -> dict[str, Any]:
-    """What the commands write in the life of a topic, by their words."""
+    """Output of the commands from a topic's creation to its purge, by command."""
     topic, group, load = names
     documents: dict[str, Any] = {}
 
@@ -91,7 +91,7 @@ def told(broker: BrokerProcess, names: tuple[str, str, str]) -> dict[str, Any]:
 
 
 def test_a_key_means_the_same_everywhere(told: dict[str, Any], names: tuple[str, str, str]) -> None:
-    """A topic's name, its id and an ingest's name stand under one key each, whatever the command."""
+    """A topic's name, its id and an ingest's name each have the same key in every command."""
     topic, group, load = names
     ids = {each["topic_id"] for each in told[f"topics history {topic}"]}
     assert len(ids) == 2

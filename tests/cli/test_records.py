@@ -24,7 +24,7 @@ from tests.topic_ids.kit import unique
 
 LIMIT_S = 120.0
 FOR_EVER = {"retention.ms": "-1"}
-"""Some records are of long ago, and retention looks for such at any moment."""
+"""Some records are old, and retention could remove them at any moment."""
 Records = Callable[..., bytes]
 
 
@@ -44,7 +44,7 @@ def topic(admin: blocking.AdminClient) -> str:
 
 @pytest.fixture
 def run(broker: BrokerProcess) -> Records:
-    """A command; gives what it wrote to stdout, or with a `code` to stderr."""
+    """Run a command; return its stdout, or with a `code` its stderr."""
 
     def command(*arguments: str, stdin: bytes = b"", code: int = 0) -> bytes:
         done = CliRunner().invoke(cli, [*arguments, "--bootstrap-server", broker.bootstrap], input=stdin)
@@ -93,7 +93,7 @@ def test_keys_headers_and_tombstones(run: Records, topic: str) -> None:
 
 
 def test_json_lines_are_copied_as_they_are(run: Records, admin: blocking.AdminClient, topic: str) -> None:
-    """Bytes that are no text, times, headers of the same name, nothing at all: all of it goes through."""
+    """Bytes that are not text, timestamps, headers with the same name, empty and missing values: all of them arrive."""
     given = [
         {"key": {"base64": "/w=="}, "value": "grün", "headers": [["h", "1"], ["h", None]], "timestamp_ms": 1000},
         {"key": None, "value": None, "headers": [], "timestamp_ms": 2000},

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 LIMIT_S = 120.0
-"""Longest wait for something that happens by itself; a loaded machine takes long."""
+"""Longest wait for a condition that needs no action of the test; a slow machine takes long."""
 SESSION_MS = 6_000
 """Session timeout; the same as the default of brokers. With a shorter one, sessions would expire when the machine
 hangs, and brokers would be fenced without any action of the test."""

@@ -254,7 +254,7 @@ class Ingests:
     # --- following decisions in a cluster -----------------------------------------------------------------------------
 
     async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Implement `replicas.known_cluster.Obeys`. When this returns, this broker accepts appends to new ingests."""
+        """Implement `ImageObserver`. When this returns, this broker accepts appends to new ingests."""
         if self._alone or not self._running:
             # `start` checks everything.
             return

@@ -39,7 +39,7 @@ def usable(stored: Mapping[str, str], *, in_cluster: bool) -> dict[str, str]:
 
 
 class DynamicConfigs:
-    """The `known_cluster.Obeys` for settings."""
+    """The `ImageObserver` for settings."""
 
     def __init__(self, broker_id: int, config: BrokerConfig, native: NativeBroker) -> None:
         self._broker_id = broker_id

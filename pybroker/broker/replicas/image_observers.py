@@ -10,7 +10,7 @@ from pybroker.native import NativeBroker
 
 
 class PartitionChangeMetrics:
-    """The `known_cluster.Obeys` that counts some kinds of metadata changes since the start of this broker."""
+    """The `ImageObserver` that counts some kinds of metadata changes since the start of this broker."""
 
     def __init__(self, broker_id: int, is_controller: Callable[[], bool]) -> None:
         self._broker_id = broker_id
@@ -54,7 +54,7 @@ def _changed(before: ClusterImage, topic: TopicImage) -> Iterator[tuple[Partitio
 
 
 class PublishedFeatures:
-    """The `known_cluster.Obeys` that shows feature levels to clients."""
+    """The `ImageObserver` that shows feature levels to clients."""
 
     def __init__(self, native: NativeBroker) -> None:
         self._native = native
@@ -67,7 +67,7 @@ class PublishedFeatures:
 
 
 class Purges:
-    """The `known_cluster.Obeys` that applies purges."""
+    """The `ImageObserver` that applies purges."""
 
     def __init__(self, staging: Staging) -> None:
         self._staging = staging

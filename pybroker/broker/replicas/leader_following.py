@@ -47,7 +47,7 @@ class LeaderFollowing:
 
 class Addresses:
     """Gives native code the addresses of the other brokers, to which local leaders send staged records. A
-    `known_cluster.Obeys`.
+    `ImageObserver`.
     """
 
     def __init__(self, native: NativeBroker, broker_id: int, listener: str) -> None:

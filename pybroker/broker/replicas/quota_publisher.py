@@ -31,7 +31,7 @@ Addresses = list[tuple[str | None, float | None]]
 
 
 class ClientQuotas:
-    """The `known_cluster.Obeys` for client quotas."""
+    """The `ImageObserver` for client quotas."""
 
     def __init__(self, native: NativeBroker) -> None:
         self._native = native
