@@ -31,12 +31,12 @@ PATIENCE_S = 6.0
 """… unless that takes longer."""
 
 SESSION_MS = 2_000
-"""Of brokers with ZooKeeper: more happens in a run whose sessions end soon, whyever they do."""
+"""Of brokers with ZooKeeper: short sessions cause more events in a run."""
 MISSED_S = 15.0
 """A session that is not over by then does not end."""
 ASK_MS = 3_000
 MOVED = "moved"
-"""The topic whose replicas are moved: two partitions with two replicas each."""
+"""The topic whose replicas move: two partitions with two replicas each."""
 FULL_BYTES = 4_096
 """Where files end on a full disk: it takes no new segment that is larger, and no record at the end of others."""
 
@@ -50,7 +50,7 @@ class Step(NamedTuple):
 
     fault: str
     first: int
-    """A broker; faults that choose by what is the case use it where there is nothing to choose."""
+    """A broker, for faults that choose one by the cluster's state when there is no choice."""
     second: int
     """Another one."""
     records: int
@@ -252,7 +252,7 @@ class Nemesis:
 
     def _pause_zookeeper(self, step: Step) -> None:
         self._cluster.zookeeper.pause()
-        # Longer than any session lasts; what is not written to it goes on.
+        # Longer than any session; operations that need no write to ZooKeeper continue.
         time.sleep(1.5 * SESSION_MS / 1000)
         self.progress(step.records)
         self._cluster.zookeeper.resume()
@@ -270,7 +270,7 @@ class Nemesis:
             _limit_files(broker, None)
 
     def _refuse(self, step: Step) -> None:
-        """A firewall says that a broker is dead, which lives."""
+        """A firewall makes a live broker look dead."""
         self._links.refuse(step.first)
         for other in self._others(step.first):
             self._links.hang_up(step.first, other)
@@ -335,7 +335,7 @@ class Nemesis:
             broker.launch()
 
     def _look_at(self, broker: ClusterBroker) -> None:
-        """No broker ends by itself."""
+        """No broker stops on its own."""
         code = broker.ended()
         if code is not None:
             self._history.problems.append(

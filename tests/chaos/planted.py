@@ -1,6 +1,5 @@
-"""A broker with one fault planted: `python -m tests.chaos.planted FAULT start …`. The product knows nothing of them;
-what each changes lies in its control plane, or in the files that it finds at its start.
-"""
+"""A broker with one planted fault: `python -m tests.chaos.planted FAULT start …`. The product has no code for them;
+each changes its control plane, or the files that it finds at its start."""
 
 from __future__ import annotations
 
@@ -22,25 +21,25 @@ PRODUCER_ID = 4_711
 
 
 def fault(plant: Callable[[], None]) -> Callable[[], None]:
-    """Its name is how it is asked for."""
+    """The argument that selects the fault is its name."""
     FAULTS[plant.__name__] = plant
     return plant
 
 
 def put(owner: Any, name: str, what: Any) -> None:
-    """In the place of what is there."""
+    """Replaces the product's function."""
     assert name in vars(owner), f"{owner} has no {name} any more: the fault is to be planted elsewhere"
     setattr(owner, name, what)
 
 
 def setting(name: str) -> str:
-    """As the command line says."""
+    """As on the command line."""
     return next(word.partition("=")[2] for word in sys.argv if word.startswith(f"{name}="))
 
 
 @fault
 def acknowledge_before_replication() -> None:
-    """The leader takes itself for the only replica in sync, whatever the controller says."""
+    """The leader treats itself as the only in-sync replica, whatever the controller says."""
     from pybroker.broker.replicas import isr_proposals, replica_manager
 
     make = vars(replica_manager)["PartitionOrder"]
@@ -104,7 +103,7 @@ def stop_replica_by_name() -> None:
 
 @fault
 def inverted_stray_rule() -> None:
-    """What a FULL request names is taken for what it does not name (KAFKA-13127)."""
+    """A FULL request is applied inversely: it removes the replicas that it names (KAFKA-13127)."""
     from pybroker.broker.metadata import control_messages as control
     from pybroker.broker.replicas.replica_manager import ReplicaManager
 
@@ -130,7 +129,7 @@ def inverted_stray_rule() -> None:
 
 @fault
 def full_before_the_controller_is_loaded() -> None:
-    """A new controller speaks of what it has read so far: no topic."""
+    """A new controller sends the state that it has loaded so far: no topic."""
     from pybroker.broker.controller import terms
     from pybroker.broker.metadata.image import ClusterImage
 
@@ -176,7 +175,7 @@ def full_split_in_two() -> None:
 
 @fault
 def restored_store_accepted() -> None:
-    """Whatever ZooKeeper says is true, although this broker has seen what came later."""
+    """The broker trusts ZooKeeper's state although it has seen a later one."""
     from pybroker.broker.replicas.store_guard import StoreGuard
 
     async def nothing(_: StoreGuard) -> None:
@@ -188,7 +187,7 @@ def restored_store_accepted() -> None:
 
 @fault
 def stale_broker_epoch_taken() -> None:
-    """What was said to an earlier life of the broker is obeyed (KIP-380)."""
+    """The broker executes orders for its earlier broker epoch (KIP-380)."""
     from pybroker.broker.replicas.controller_fence import ControllerFence
 
     admit = ControllerFence.admit
@@ -197,7 +196,7 @@ def stale_broker_epoch_taken() -> None:
 
 @fault
 def stale_life_taken_into_the_isr() -> None:
-    """Who was in sync in an earlier life comes into the ISR in its present one (KIP-903)."""
+    """A replica that was in sync in an earlier broker epoch joins the ISR in the current one (KIP-903)."""
     from pybroker.broker.controller import isr_decisions
 
     refusal = vars(isr_decisions)["_refusal"]
@@ -223,7 +222,7 @@ def truncation_left_out() -> None:
 
 @fault
 def unknown_outcome_taken_for_undone() -> None:
-    """The controller writes again what it has no answer for, without a look at what the store has."""
+    """The controller repeats a write without a response, without reading the store first."""
     from pybroker.broker.controller.decision_writer import Writer
 
     async def no(*_: Any) -> bool:
@@ -251,7 +250,7 @@ def answers_before_it_is_durable() -> None:
 
 @fault
 def truncation_to_the_high_watermark() -> None:
-    """A follower that starts gives up what is above the high watermark that it knew (KIP-101)."""
+    """A follower that starts truncates to its last known high watermark (KIP-101)."""
     log_dir = Path(setting("log.dirs"))
     for log in replica_logs(log_dir) if log_dir.exists() else []:
         if log.topic.startswith("_") or log.high_watermark >= log.end:
@@ -267,7 +266,7 @@ def truncation_to_the_high_watermark() -> None:
 
 @fault
 def flush_left_out_on_the_follower() -> None:
-    """What it claims to have is in its page cache only."""
+    """The follower reports records that are only in its page cache."""
     if setting("node.id") == "3":
         sys.argv += ["--set", "log.flush.mode=os"]
 
@@ -287,7 +286,7 @@ def unclean_election() -> None:
 
 @fault
 def delete_by_the_name_of_the_id() -> None:
-    """DeleteTopics looks up the name of an id, and deletes what has that name."""
+    """DeleteTopics resolves an id to a name, and deletes the topic that has that name."""
     from pybroker.broker.admin.topics import TopicAdmin
 
     delete = TopicAdmin.delete
@@ -307,7 +306,7 @@ def delete_by_the_name_of_the_id() -> None:
 
 @fault
 def offsets_lost_at_the_takeover() -> None:
-    """A new coordinator does not read what the one before has written."""
+    """A new coordinator does not read the records of the one before."""
     from pybroker.broker.coordinators.shards import shards
 
     put(shards, "read_partition", lambda *_: None)

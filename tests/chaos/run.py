@@ -101,7 +101,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Least:
-    """What must have happened, or a run says nothing."""
+    """Minimum counts of events; with fewer, a run proves nothing."""
 
     acknowledged: int = 1_000
     elections: int = 10
@@ -110,7 +110,7 @@ class Least:
     commits: int = 10
 
     def missing(self, counts: Counter[str]) -> list[str]:
-        """What has not happened often enough yet."""
+        """Events that have not happened often enough yet."""
         wanted = {
             "acknowledged": self.acknowledged,
             "elections": self.elections,
@@ -131,7 +131,7 @@ def run(
     store: Store = "zookeeper",
     brokers: int = 3,
 ) -> Verdict:
-    """One run; the verdict says what was wrong."""
+    """Run once; the verdict lists the faults."""
     least, faults = least or Least(), faults or {**KILLS, **CUTS}
     if store == "quorum":
         faults = {name: often for name, often in faults.items() if "ZooKeeper" not in name}
@@ -208,7 +208,7 @@ def _trouble(
 def _clients(
     cluster: BrokerCluster, state: ClusterState, history: History, seed: int
 ) -> Iterator[Callable[[], list[str]]]:
-    """Clients at work; calling what it gives lets them finish, and tells what they could not."""
+    """Run clients; call the result to let them finish and to get their failures."""
     _create(cluster)
     made = _partitions(state)
     history.topics |= {name: made[name, 0].topic_id for name in PARTITIONS}
@@ -268,7 +268,7 @@ def _end(threads: Sequence[Writer | Member | Churn | Contender]) -> list[str]:
 
 
 def _ends(history: History) -> dict[Place, int]:
-    """Behind the last acknowledged record of each partition of the topic that the group reads."""
+    """The offset after the last acknowledged record of each partition of the topic that the group reads."""
     places = [place for place in history.acknowledged if place.topic_id == history.topics[STEADY]]
     return {place: max(one.offset for one in history.acknowledged[place]) + 1 for place in places}
 
@@ -282,7 +282,7 @@ def _heal(cluster: BrokerCluster, state: ClusterState) -> list[str]:
 
 
 def _take_a_record(cluster: BrokerCluster, history: History) -> list[str]:
-    """In every topic that lives now."""
+    """In every existing topic."""
     ports = {number: broker.port for number, broker in cluster.brokers.items()}
     numbers = itertools.count()
 
@@ -318,7 +318,7 @@ def _out_of_sync(state: ClusterState) -> list[str]:
 
 
 def _partitions(state: ClusterState) -> dict[tuple[str, int], PartitionState]:
-    """All, once ZooKeeper says: it may just have been away."""
+    """All brokers, once ZooKeeper responds: it may have been down."""
     give_up = time.monotonic() + HEALED_S
     while True:
         try:
@@ -360,7 +360,7 @@ def _complaints(cluster: BrokerCluster) -> list[str]:
         lines = broker.console.read_text(errors="replace").splitlines()
         for at, line in enumerate(lines):
             if "Traceback" in line or "panicked" in line or "bug in pybroker" in line:
-                # What it was about: nothing else is kept of a long run.
+                # The outcome; nothing else of a long run is kept.
                 about = lines[max(0, at - BEFORE) : at + BEHIND]
                 found.append("\n  ".join([f"broker {number} wrote:", *about]))
     return found

@@ -41,7 +41,7 @@ class SceneSettings(NamedTuple):
 
 
 class Scene:
-    """A running cluster and what was acknowledged in it."""
+    """A running cluster and its acknowledged operations."""
 
     def __init__(self, settings: SceneSettings, cluster: BrokerCluster, links: Links, state: ClusterState) -> None:
         self._settings = settings
@@ -56,7 +56,7 @@ class Scene:
     # --- clients ------------------------------------------------------------------------------------------------------
 
     def create(self, at: int = 1, insync: int = 2, *, whole: bool = True) -> Uuid:
-        """Asks that broker for the topic; `whole`: returns once all of its replicas are in sync."""
+        """Create the topic at that broker; `whole`: return once all replicas are in sync."""
         topic = m.CreateTopicsRequest_CreatableTopic(
             name=TOPIC,
             num_partitions=-1,
@@ -66,7 +66,7 @@ class Scene:
             ],
             configs=[m.CreateTopicsRequest_CreatableTopicConfig(name="min.insync.replicas", value=str(insync))],
         )
-        # It is not answered before every replica has heard of it; in trouble one may not.
+        # The response waits for every replica's broker; during faults one may not have the topic.
         answer = self.lives[at].call(m.CreateTopicsRequest(topics=[topic], timeout_ms=2_000), 7).topics[0]
         assert answer.error_code in (0, ErrorCode.REQUEST_TIMED_OUT), answer
         if whole:
@@ -78,14 +78,14 @@ class Scene:
         return topic_id
 
     def delete(self, at: int, topic_id: Uuid) -> int:
-        """Asks that broker; the error code."""
+        """Send it to that broker; return the error code."""
         code: int = self.lives[at].delete(topic_id).error_code
         if code == 0:
             self.history.deleted.add(topic_id.hex)
         return code
 
     def write(self, at: int, count: int, topic_id: Uuid) -> int:
-        """Asks that broker to take records, each in a request of its own; how many it acknowledges."""
+        """Send records to that broker, one a request; return the number of acknowledged ones."""
         done = 0
         for _ in range(count):
             value = f"{topic_id.hex}/{self._numbers}"
@@ -107,7 +107,7 @@ class Scene:
         return 1 + self.write(at, count - 1, topic_id)
 
     def values(self, topic_id: Uuid) -> list[tuple[int, str]]:
-        """What was acknowledged: offsets and values."""
+        """The acknowledged records: offsets and values."""
         return [(one.offset, one.value) for one in self.history.acknowledged[Place(topic_id.hex, 0)]]
 
     def coordinator(self, group: str) -> int:
@@ -134,7 +134,7 @@ class Scene:
         return self.state.partitions()[TOPIC, 0]
 
     def controller(self) -> int:
-        """Who it is, once there is one."""
+        """Return its id, once there is one."""
         until(self.state.controller)
         return self.state.controller() or 0
 
@@ -164,8 +164,8 @@ class Scene:
             self.cluster.brokers[number].await_answers()
 
     def own_disk(self, number: int) -> Callable[[], None]:
-        """Moves a broker's data to a disk of its own; what this gives cuts that disk's power, while the broker does not
-        run. Who may not mount gets the same for a broker that does not flush: its files as they were at the beginning.
+        """Move a broker's data to its own disk; call the result to cut that disk's power while the broker is stopped.
+        Without the right to mount, the result restores the files of the beginning, as for a broker that does not flush.
         """
         broker = self.cluster.brokers[number]
         broker.stop()
@@ -197,7 +197,7 @@ class Scene:
         self.links.cut_off(number, ZOOKEEPER, *(one for one in self.cluster.brokers if one != number))
 
     def finish(self, patience_s: float) -> list[str]:
-        """Heals everything, stops the brokers, and tells what is wrong."""
+        """Heal everything, stop the brokers, and return the faults."""
         self.links.heal()
         for number, broker in self.cluster.brokers.items():
             code = broker.ended()

@@ -1,4 +1,4 @@
-"""What a broker asks others, changed on its way: a proxy in the broker's own process."""
+"""Changes this broker's requests to other brokers on their way: a proxy in the broker's own process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tampered(change: Change) -> Callable[[int], int]:
 
 
 def forget_epochs(request: bytearray) -> None:
-    """Who fetches does not say which leader epoch its log ends with: nobody can tell it that the logs diverge."""
+    """Fetches do not contain the leader epoch at the end of the log, so no leader can detect that the logs diverge."""
     key, version = struct.unpack_from(">hh", request)
     if key != FETCH:
         return

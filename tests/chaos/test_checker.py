@@ -1,4 +1,4 @@
-"""The checker finds what is wrong: a good run's files with one thing changed."""
+"""The checker finds each fault in the files of a good run with one change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of linearizability finds what no sequence of requests explains, and accepts what one does."""
+"""The check of linearizability rejects responses that no sequence of requests explains, and accepts others."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_answers_of_no_sequence_are_found(lines: list[Line]) -> None:
 
 
 def test_what_one_controller_answers_is_explained() -> None:
-    """Random requests whose times overlap, answered one after another; every sixth answer is lost."""
+    """Random requests whose times overlap, answered one after another; every sixth response is lost."""
     for seed in range(40):
         assert left(*_answered(random.Random(seed), 60)) == [], seed
 

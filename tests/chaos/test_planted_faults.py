@@ -26,7 +26,7 @@ from tests.wire.client import WireClient
 
 GROUP = "g"
 CAUGHT_S = 12.0
-"""What is not whole by then is taken for broken where a fault is known to be."""
+"""A partition that is not in sync after this time counts as broken in runs with a planted fault."""
 
 
 def followers_cut_off(scene: Scene) -> None:
@@ -53,7 +53,7 @@ def leader_without_anybody(scene: Scene) -> None:
 
 
 def created_again_before_it_was_stopped(scene: Scene) -> None:
-    """A follower hears that a topic is deleted after it has heard of the next one of that name."""
+    """A follower gets the deletion of a topic after the creation of the next one with that name."""
     first = scene.create()
     scene.write(1, 5, first)
     controller = scene.controller()
@@ -65,7 +65,8 @@ def created_again_before_it_was_stopped(scene: Scene) -> None:
     until(lambda: late not in scene.state.brokers())
     scene.write(1, 5, second)
     scene.links.heal()
-    # Nobody tells when the order about the first one has come: the controller repeats it until it was carried out.
+    # No message confirms that the order about the first one has arrived: the controller repeats it until it was
+    # executed.
     until(lambda: scene.lives[1].deletions(first)[0].state == "staged" or late not in scene.state.brokers())
 
 
@@ -104,7 +105,7 @@ def said_to_a_life_before(scene: Scene) -> None:
 
 
 def in_sync_in_a_life_before(scene: Scene) -> None:
-    """What the leader has asked for an earlier life of a follower is heard in a later one, which lacks records."""
+    """A proposal of the leader for a follower's earlier broker epoch arrives in a later one, which lacks records."""
     scene.controller_is_not(1)
     topic = scene.create()
     scene.write(1, 5, topic)
@@ -135,8 +136,8 @@ def in_sync_in_a_life_before(scene: Scene) -> None:
 
 
 def written_by_a_leader_that_was_replaced(scene: Scene) -> None:
-    """It has in its log what nobody else has, where the next leader has something else."""
-    # Who is cut off must not be able to have the others put out of the ISR.
+    """It has records in its log that no other replica has, where the next leader has different ones."""
+    # A cut-off broker must not be able to make others leave the ISR.
     scene.controller_is_not(1)
     topic = scene.create()
     scene.write(1, 5, topic)
@@ -182,8 +183,8 @@ def the_store_is_restored_from_a_backup(scene: Scene) -> None:
 
 
 def an_answer_of_the_store_is_lost(scene: Scene) -> None:
-    """ZooKeeper has done what the controller wanted, and the connection breaks before it can say so. It is looked up:
-    nobody has to take over for that."""
+    """ZooKeeper has executed the controller's write, and the connection breaks before the response. The controller
+    reads the outcome: no other broker has to take over."""
     controller = scene.controller()
     epoch, life = scene.state.controller_epoch(), scene.state.life(controller)
     scene.links.cut(ZOOKEEPER, controller)
@@ -240,12 +241,12 @@ def all_lose_power_and_one_comes_back_first(scene: Scene) -> None:
 
 def only_one_that_was_out_of_sync_is_left(scene: Scene) -> None:
     topic = scene.create()
-    # Who leads must reach the controller.
+    # The leader must reach the controller.
     controller = scene.controller()
     left = next(number for number in (3, 2) if number != controller)
     others = [number for number in (1, 2, 3) if number != left]
     scene.links.cut_off(left, *others)
-    # Who has everything is in sync, however long nothing is heard of him: there must be something that he has not.
+    # A complete replica stays in sync, however long it is silent: there must be a record that it lacks.
     assert scene.write_some(1, 20, topic)
     until(lambda: scene.partition().isr == set(others))
     scene.kill(*others)
@@ -294,7 +295,7 @@ def two_producers(scene: Scene) -> None:
 
 
 class Case(NamedTuple):
-    """A fault, what brings it to light, and by which words it is known."""
+    """A fault, the events that reveal it, and the words of its verdict."""
 
     fault: str
     trouble: Callable[[Scene], None]
@@ -308,7 +309,7 @@ CASES = [
         "shrink_without_the_controller",
         leader_without_anybody,
         ("is lost",),
-        # It takes its followers for too slow before it hears that it was replaced.
+        # It treats its followers as too slow before it learns that it was replaced.
         {"zookeeper.session.timeout.ms": "6000"},
     ),
     Case("stop_replica_by_name", created_again_before_it_was_stopped, ("not come back in sync", "has no replica")),
@@ -344,7 +345,7 @@ QUICK = ("acknowledge_before_replication", "truncation_to_the_high_watermark")
 
 
 def cases() -> list[object]:
-    """A few run always, the others with what is slow."""
+    """A few run always, the others with the slow tests."""
     return [
         pytest.param(case, id=case.fault, marks=() if case.fault in QUICK else pytest.mark.slow) for case in CASES
     ]

@@ -1,4 +1,4 @@
-"""Idempotent producers that write ascending numbers, in order, and note what was acknowledged."""
+"""Idempotent producers that write ascending numbers, in order, and record the acknowledgements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYS = 12
 
 
 class Writer(threading.Thread):
-    """Writes until `enough` is set, then waits until all is acknowledged. `where` gives each record's partition."""
+    """Write until `enough` is set, then wait until all is acknowledged. `where` returns each record's partition."""
 
     def __init__(self, name: str, servers: str, topic: str, partitions: int, history: History) -> None:
         super().__init__(daemon=True, name=name)
@@ -50,7 +50,7 @@ class Writer(threading.Thread):
 
 
 class LibrdkafkaWriter(Writer):
-    """With confluent-kafka; several requests under way. `keyed`: of a compacted topic, whose keys come again."""
+    """With confluent-kafka and several requests in flight. `keyed`: for a compacted topic, with repeated keys."""
 
     def __init__(
         self, name: str, servers: str, topic: str, partitions: int, history: History, *, keyed: bool = False

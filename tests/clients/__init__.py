@@ -1,3 +1,2 @@
-"""The product, driven by clients that are not ours. All of it passes against Apache Kafka too (`--broker=kafka`),
-and against three brokers of ours (`--broker=cluster`).
-"""
+"""The product, driven by clients of other projects. All tests also pass against Apache Kafka (`--broker=kafka`), and
+against three brokers of pybroker (`--broker=cluster`)."""

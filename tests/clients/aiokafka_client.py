@@ -25,7 +25,7 @@ from tests.clients.api import (
 from tests.clients.python_records import name_of, raw, received
 
 TIMEOUT_S = 60.0
-# How soon a consumer looks again for topics it does not know yet.
+# How soon a consumer looks again for unknown topics.
 METADATA_MS = 1000
 T = TypeVar("T")
 

@@ -1,8 +1,6 @@
-"""What every client under test can do, in one vocabulary, so that one test serves all of them.
-
-An adapter translates; it neither retries what the client would not retry nor hides an error. Errors of the broker
-are raised as `BrokerError` with Kafka's own name of the code.
-"""
+"""The operations of every client under test, in one interface, so that one test serves all of them. An adapter
+translates; it neither retries what the client would not retry nor hides an error. Errors of the broker are raised as
+`BrokerError` with Kafka's own name of the code."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @dataclass(frozen=True)
 class Record:
-    """What a producer sends to one partition. Text stands for its UTF-8 bytes."""
+    """A record that a producer sends to one partition. Text means its UTF-8 bytes."""
 
     partition: int
     key: str | None
@@ -26,7 +24,7 @@ class Record:
 
 @dataclass(frozen=True, order=True)
 class Received:
-    """What a consumer gets."""
+    """A record that a consumer receives."""
 
     partition: int
     offset: int
@@ -41,7 +39,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Acks:
-    """How a producer asks to be acknowledged."""
+    """The acknowledgement that a producer requests."""
 
     acks: str
     idempotent: bool = False
@@ -62,11 +60,11 @@ class BrokerError(Exception):
 
 
 class Member(ABC):
-    """One member of a consumer group. `poll` must be called regularly: it is what drives some clients."""
+    """One member of a consumer group. Call `poll` regularly: some clients work only inside it."""
 
     @abstractmethod
     def poll(self, timeout_s: float) -> list[Received]:
-        """What arrived within `timeout_s`; also joins and rejoins the group."""
+        """Return records that arrive within `timeout_s`; also join and rejoin the group."""
 
     @abstractmethod
     def assignment(self) -> set[int]:
@@ -77,9 +75,7 @@ class Member(ABC):
         """Commits, and waits for the answer: the next offset to read in each partition."""
 
     def forget(self) -> None:  # noqa: B027 (most clients need nothing of the kind)
-        """Lets go of the topic and subscribes to it anew, where the client asks its user to do that after
-        UNKNOWN_TOPIC_ID.
-        """
+        """Unsubscribe the topic and subscribe again, if the client asks its user to do that after UNKNOWN_TOPIC_ID."""
 
     @abstractmethod
     def close(self) -> None:
@@ -87,14 +83,14 @@ class Member(ABC):
 
 
 class Producer(ABC):
-    """A producer that lives for many sends."""
+    """A producer that stays open for many sends."""
 
     @abstractmethod
     def send(self, topic: str, records: Sequence[Record]) -> list[int]:
-        """The offset of each record, in the order given; −1 each for acks=0. Raises the first error there was."""
+        """Return the offset of each record, in order; −1 each for acks=0. Raise the first error."""
 
     def forget(self, topic: str) -> None:  # noqa: B027 (most clients need nothing of the kind)
-        """Lets go of a topic, where the client asks its user to do that after UNKNOWN_TOPIC_ID."""
+        """Drop a topic, if the client asks its user to do that after UNKNOWN_TOPIC_ID."""
 
     @abstractmethod
     def close(self) -> None:
@@ -106,11 +102,11 @@ class Client(ABC):
 
     name: str
     lacks: frozenset[str] = frozenset()
-    """What the library cannot do: a compression, or acks as `str(Acks)` names them."""
+    """Features that the library lacks: a compression, or acks as `str(Acks)` names them."""
 
     @abstractmethod
     def create_topic(self, topic: str, partitions: int) -> None:
-        """With as many replicas as the broker gives by default."""
+        """With the broker's default number of replicas."""
 
     @abstractmethod
     def delete_topic(self, topic: str) -> None:
@@ -120,8 +116,8 @@ class Client(ABC):
     def producer(
         self, acks: Acks = ALL_ACKS[2], compression: str = "none", unknown_topic_ms: int = UNKNOWN_TOPIC_MS
     ) -> Producer:
-        """A new producer. `unknown_topic_ms`: after what time at the latest a topic that is not there is an error. Some
-        clients have one limit for that and for every answer, so it is short only where it is what is tested."""
+        """Return a new producer. `unknown_topic_ms`: time after which a missing topic is an error. Some clients have
+        one limit for that and for every response, so only tests of missing topics set it low."""
 
     def produce(
         self,
@@ -131,7 +127,7 @@ class Client(ABC):
         compression: str = "none",
         unknown_topic_ms: int = UNKNOWN_TOPIC_MS,
     ) -> list[int]:
-        """What `Producer.send` gives, by a producer of its own."""
+        """Send with a new producer; return the result of `Producer.send`."""
         producer = self.producer(acks, compression, unknown_topic_ms)
         try:
             return producer.send(topic, records)
@@ -144,8 +140,8 @@ class Client(ABC):
 
     @abstractmethod
     def join(self, group: str, topic: str) -> Member:
-        """A new member of a group, from the earliest offset where none is committed. Nobody commits by itself."""
+        """Return a new member of a group; without commits it starts at the earliest offset. Commits are explicit."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends what the client has running."""
+        """End everything that the client runs."""

@@ -24,7 +24,7 @@ from tests.clients.api import (
 )
 
 TIMEOUT_S = 60.0
-# How soon a consumer looks again for topics it does not know yet.
+# How soon a consumer looks again for unknown topics.
 METADATA_MS = 1000
 FETCH_BACKOFF_SINCE = 0x02020000
 # librdkafka keeps its own names for a few codes.
@@ -89,8 +89,8 @@ class ConfluentMember(Member):
             self._consumer.commit(offsets=wanted, asynchronous=False)
 
     def close(self) -> None:
-        # First nothing is assigned any more: now and then a close that has to tell what was revoked asks librdkafka's
-        # main thread for the group's protocol when that has stopped answering, and waits for ever.
+        # Unassign everything first: otherwise a close that reports revoked partitions sometimes asks librdkafka's main
+        # thread for the group's protocol after that thread has stopped responding, and waits forever.
         self._consumer.unsubscribe()
         give_up = time.monotonic() + TIMEOUT_S
         while self._consumer.assignment() and time.monotonic() < give_up:

@@ -76,7 +76,7 @@ def _received(rows: list[list[Any]]) -> list[Received]:
 
 
 class DriverMember(Member):
-    """A consumer that lives in the child, known by its number."""
+    """A consumer in the child process, known by its number."""
 
     def __init__(self, child: _Child, number: int) -> None:
         self._child, self._number = child, number
@@ -98,7 +98,7 @@ class DriverMember(Member):
 
 
 class DriverProducer(Producer):
-    """A producer that lives in the child, known by its number."""
+    """A producer in the child process, known by its number."""
 
     def __init__(self, child: _Child, number: int) -> None:
         self._child, self._number = child, number
@@ -180,7 +180,7 @@ class KafkajsClient(DrivenClient):
 
 
 class _InNewerGroups(DrivenClient):
-    """Whose groups are of the newer protocol (KIP-848)."""
+    """Its groups use the consumer protocol (KIP-848)."""
 
     def join(self, group: str, topic: str) -> Member:
         return DriverMember(self._child, self._child.ask("join", group=group, topic=topic, newer=True))

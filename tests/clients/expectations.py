@@ -1,4 +1,4 @@
-"""What a broker owes to every client, stated once."""
+"""Expectations that every client has of a broker, stated once."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def check_log(found: Sequence[Received], sent: Sequence[Record], offsets: Sequen
 
 
 class Polling:
-    """Several members of one group, polled in turn until something holds; keeps what each of them received."""
+    """Several members of one group, polled in turn until a condition holds; keeps the records of each."""
 
     def __init__(self, *members: Member) -> None:
         self.members = list(members)
         self.received: list[Received] = []
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Polls until `holds()`; fails with `what` if that takes unreasonably long."""
+        """Poll until `holds()`; fail with `what` if that takes too long."""
         give_up = time.monotonic() + PATIENCE_S
         while not holds():
             assert time.monotonic() < give_up, (

@@ -28,7 +28,7 @@ from tests.clients.python_records import name_of, raw, received
 
 TIMEOUT_S = 60.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
-# How soon a consumer looks again for topics it does not know yet.
+# How soon a consumer looks again for unknown topics.
 METADATA_MS = 1000
 POLL_S = 0.1
 
@@ -68,9 +68,9 @@ class KafkaPythonMember(Member):
         return [received(record) for batch in batches.values() for record in batch]
 
     def _join_again_if_lost(self) -> None:
-        """kafka-python 3.0.12 forgets what it was assigned, and stops, when a join that new metadata had caused ends
-        between two polls: it asks whether it must join before it looks at the join that is done. A busy machine is
-        enough. Nothing public heals it."""
+        """kafka-python 3.0.12 loses its assignment, and stops, when a join that new metadata had caused ends between
+        two polls: it checks whether it must join before it checks the finished join. A busy machine is enough. No
+        public call repairs it."""
         coordinator = self._consumer._coordinator
         join = getattr(coordinator, "_join_task", None)
         if join is not None and coordinator.rejoining and join.is_done and not coordinator.need_rejoin():
@@ -94,9 +94,8 @@ class KafkaPythonMember(Member):
 
 
 class BlockingMember(KafkaPythonMember):
-    """A member of an old release, whose `poll` ends only when the group has formed: polled by a thread of its own, as
-    the group forms when the other members poll, too.
-    """
+    """A member of an old release, whose `poll` ends only when the group has formed. Its own thread polls it, because
+    the group forms only while the other members poll, too."""
 
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
         super().__init__(settings, topic)

@@ -1,4 +1,4 @@
-"""What kafka-python and aiokafka have in common: records with bytes, errors with Kafka's names."""
+"""Shared by kafka-python and aiokafka: records with bytes, errors with Kafka's names."""
 
 from __future__ import annotations
 

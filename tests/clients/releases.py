@@ -52,7 +52,7 @@ class Release:
         return _COMMANDS[self.family](self)
 
     def missing(self) -> str:
-        """What it needs and this machine does not have; empty if there is nothing."""
+        """Missing tools of this machine; empty if there are none."""
         return f"{self} needs {venv.PYTHON}" if self.family in ADAPTERS and venv.interpreter() is None else ""
 
     def connect(self, bootstrap: str) -> Client:

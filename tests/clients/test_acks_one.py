@@ -32,7 +32,7 @@ def _write(producer: ck.Producer, topic: str) -> None:
 
 
 def test_the_end_counts_what_was_acknowledged(broker: BrokerProcess, topic: str) -> None:
-    """ListOffsets finds it at the first look, by its place and by time; to fetch at the new end is no error."""
+    """ListOffsets finds it at once, by offset and by time; a fetch at the new end is no error."""
     _topic(broker, topic)
     producer = _writer(broker)
     consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"{topic}-group"})

@@ -30,7 +30,7 @@ def client(request: pytest.FixtureRequest, broker: BrokerProcess) -> Iterator[Cl
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_each_compression_arrives_whole(client: Client, broker: BrokerProcess, topic: str, compression: str) -> None:
-    """What one client writes, that client and another one read back unchanged."""
+    """Records that one client writes are read back unchanged by that client and by another one."""
     if compression in client.lacks:
         pytest.skip(f"this release of {client.name} has no {compression}")
     client.create_topic(topic, PARTITIONS)
@@ -43,12 +43,12 @@ def test_each_compression_arrives_whole(client: Client, broker: BrokerProcess, t
 
 @pytest.mark.parametrize("acks", ALL_ACKS, ids=str)
 def test_each_kind_of_acknowledgement(client: Client, topic: str, acks: Acks) -> None:
-    """Two producers one after the other: an idempotent one must start its sequence anew."""
+    """Two producers one after the other: an idempotent one must start its sequence again."""
     if str(acks) in client.lacks:
         pytest.skip(f"this release of {client.name} has no {acks}")
     client.create_topic(topic, PARTITIONS)
     ready, first, second = (records(100, tag=tag) for tag in ("ready", "first", "second"))
-    # A partition may take a moment to accept records, and acks=0 does not hear of it: wait by an acknowledged write.
+    # A partition may take a moment to accept records, and acks=0 does not show it: wait with an acknowledged write.
     client.produce(topic, ready)
     for batch in (first, second):
         offsets = client.produce(topic, batch, acks)
@@ -80,7 +80,7 @@ def test_a_group_shares_partitions_and_rebalances(client: Client, topic: str) ->
 @pytest.mark.parametrize("crash", [False, True], ids=["clean stop", "kill -9"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_commits_are_resumed_after_a_restart(kind: str, crash: bool, start_broker: StartBroker, topic: str) -> None:
-    """A group goes on exactly where it committed, and nothing acknowledged is missing, after the broker comes back."""
+    """After the broker returns, a group continues exactly at its commit, and no acknowledged record is missing."""
     broker = start_broker()
     client = connect(kind, broker.bootstrap)
     client.create_topic(topic, PARTITIONS)

@@ -18,7 +18,7 @@ from tests.topic_ids.lives import until
 
 
 def on(broker: BrokerProcess, name: str, *arguments: str) -> str:
-    """What a tool prints when it is pointed at the broker."""
+    """Output of a tool that uses the broker."""
     return run_tool(name, ["--bootstrap-server", broker.bootstrap, *arguments])
 
 

@@ -24,7 +24,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker whose consumer groups are quick."""
+    """A broker whose consumer groups have short intervals."""
     broker = PybrokerProcess(tmp_path_factory.mktemp("newer"), SETTINGS)
     broker.start()
     yield broker

@@ -1,4 +1,4 @@
-"""A batch of which some records are not accepted: each of them is named, so that a client can give the others again."""
+"""A batch with some invalid records: the response names each of them, so that a client can send the others again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def _batch(producer: ck.Producer, topic: str, keyless: set[int]) -> dict[int, in
 
 
 def test_librdkafka_hears_which_records_of_a_batch_have_no_key(broker: BrokerProcess, topic: str) -> None:
-    """Ten records without a key in a compacted topic are INVALID_RECORD; the others hear that it was not they."""
+    """Ten records without a key in a compacted topic are INVALID_RECORD; the other records' error says that they were
+    valid."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     new = NewTopic(topic, 1, -1, config={"cleanup.policy": "compact"})
     admin.create_topics([new])[topic].result(60)

@@ -26,7 +26,7 @@ WRITES = list(zip(COMPRESSIONS, ("all", "1", "0", "all", "1"), strict=True))
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """One Spark for all tests of this file: starting it is what takes long."""
+    """One Spark for all tests of this file: starting it is slow."""
     session = roundtrip_spark.session(connector.connector_jars())
     yield session
     session.stop()
@@ -61,7 +61,7 @@ def _expected(count: int, *tags: str) -> list[str]:
 def test_a_batch_is_written_and_read(
     spark: SparkSession, broker: BrokerProcess, topic: str, compression: str, acks: str
 ) -> None:
-    """What Spark writes, Spark and another client read."""
+    """Spark and another client read the records that Spark writes."""
     client = Confluent(broker.bootstrap)
     client.create_topic(topic, PARTITIONS)
     _write(_rows(spark, 10, "ready"), broker, topic)
@@ -80,7 +80,7 @@ def test_a_batch_is_written_and_read(
 def test_a_stream_resumes_from_its_checkpoint_after_a_restart(
     spark: SparkSession, start_broker: StartBroker, topic: str, tmp_path: Path
 ) -> None:
-    """The second run of the query copies only what came after the first, although the broker was stopped between."""
+    """The second run of the query copies only later records, although the broker was stopped between."""
     broker = start_broker()
     client = Confluent(broker.bootstrap)
     source, target = f"{topic}-in", f"{topic}-out"
@@ -108,7 +108,7 @@ def test_offsets_are_found_through_a_consumer_group(spark: SparkSession, broker:
 
 
 def test_headers_partitions_and_topics_are_columns(spark: SparkSession, broker: BrokerProcess, topic: str) -> None:
-    """Written by Spark and read by Spark: as given, in two topics by one job. Later records are found by their time."""
+    """Written and read by Spark: unchanged, in two topics by one job. A read by time finds the later records."""
     names = [f"{topic}-{number}" for number in range(2)]
     for name in names:
         Confluent(broker.bootstrap).create_topic(name, PARTITIONS)

@@ -7,7 +7,7 @@ import pytest
 from tests.clients.api import BrokerError, Client, Member
 from tests.clients.expectations import PARTITIONS, Polling, records
 
-# How each client says it. Those that wait for a topic to appear report their own time-out instead of the code.
+# The error of each client. Clients that wait for a topic to appear report their own timeout instead of the code.
 PRODUCE_ERRORS = {
     "confluent-kafka": {"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC"},
     "kafka-python": {"UNKNOWN_TOPIC_OR_PARTITION", "KafkaTimeoutError"},
@@ -20,7 +20,7 @@ PRODUCE_ERRORS = {
 
 
 def test_producing_to_an_unknown_topic_is_an_error(client: Client, topic: str) -> None:
-    """Topics are not created automatically here: the broker says that it does not know the name."""
+    """Topics are not created automatically here: the broker reports an unknown name."""
     with pytest.raises(BrokerError) as problem:
         client.produce(topic, records(1, partitions=1), unknown_topic_ms=8_000)
     assert problem.value.name in PRODUCE_ERRORS[client.name]
@@ -42,7 +42,7 @@ def _told(member: Member) -> str | None:
 
 
 def test_a_group_of_an_unknown_topic_waits_for_it(client: Client, topic: str) -> None:
-    """A consumer may subscribe before the topic is there: it may be told so, and gets the records once they exist."""
+    """A consumer may subscribe before the topic exists: it may get an error, and gets the records once they exist."""
     member = client.join(f"{topic}-group", topic)
     polling = Polling(member)
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""Kafka's own tables as the oracle: what is shared is the same, but for listed deviations."""
+"""Kafka's own tables as the reference: shared settings are the same, except for listed deviations."""
 
 from __future__ import annotations
 

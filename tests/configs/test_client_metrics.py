@@ -38,7 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def metrics(broker: BrokerProcess) -> dict[str, float]:
-    """Those of clients, by name and labels."""
+    """The clients' metrics, by name and labels."""
     with urllib.request.urlopen(f"http://{broker.settings['metrics.listener']}/metrics", timeout=60) as answer:
         text: str = answer.read().decode()
     lines = [line.rpartition(" ") for line in text.splitlines() if line.startswith("pybroker_client_")]
@@ -110,7 +110,7 @@ def create(broker: BrokerProcess, topic: str) -> None:
 
 
 class Instance:
-    """A client, asked what it shall push."""
+    """A client that requests its subscription of metrics."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.wire = WireClient(broker.port)

@@ -152,7 +152,7 @@ def test_what_is_no_quota_is_refused_and_the_rest_is_taken(wire: WireClient) -> 
 
 
 def test_what_apache_kafka_takes_is_refused(wire: WireClient) -> None:
-    """What no number is, and names that are longer than a path should be."""
+    """Values that are not numbers, and names that are too long for a path."""
     for entity, value in (({"user": "u"}, math.nan), ({"user": "u"}, math.inf), ({"user": "u" * 256}, 1.0)):
         assert altered(wire, (entity, {"request_percentage": value})) == [ErrorCode.INVALID_REQUEST]
 

@@ -1,4 +1,4 @@
-"""Features of the cluster (KIP-584): Kafka's tool shows and changes levels, and what a level switches off is off."""
+"""Features of the cluster (KIP-584): Kafka's tool shows and changes levels, and a level of 0 disables its feature."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def updated(
 
 
 def finalized(broker: BrokerProcess) -> tuple[dict[str, int], int]:
-    """Levels and epoch, as every client is told."""
+    """Levels and epoch, as clients see them."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
     supported = {(one.name, one.min_version, one.max_version) for one in answer.supported_features}

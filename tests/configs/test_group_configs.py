@@ -24,7 +24,7 @@ BOUNDS = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.max.heartbeat.interval.ms": "20000",
-    # Whoever joins is told the group's interval at once.
+    # A joining member gets the group's interval at once.
     "group.consumer.rebalance.heartbeat.interval.ms": "20000",
 }
 
@@ -75,7 +75,7 @@ def described(broker: BrokerProcess, group: str) -> dict[str, tuple[str, int, li
 
 
 def interval_told(broker: BrokerProcess, member: ConsumerProtocolMember) -> int:
-    """In the answer to a heartbeat that says nothing."""
+    """In the response to an unchanged heartbeat."""
     with WireClient(broker.port) as wire:
         request = m.ConsumerGroupHeartbeatRequest(
             group_id=member.group, member_id=member.member_id, member_epoch=member.epoch
@@ -148,7 +148,7 @@ def test_they_are_kept_shown_and_taken_back(broker: BrokerProcess) -> None:
 
 @pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
 def test_where_assignors_run_can_be_set_as_in_kafka(broker: BrokerProcess, kind: str) -> None:
-    """It changes nothing here, but who sets it is not refused."""
+    """It has no effect here, but the broker accepts it."""
     group, name = unique("offload"), f"{kind}.assignor.offload.enable"
     assert altered(broker, group, {name: "false"})[0] == 0
     assert altered(broker, group, {name: "perhaps"})[0] == ErrorCode.INVALID_CONFIG
@@ -223,7 +223,7 @@ def test_a_session_is_as_long_as_its_group_says(broker: BrokerProcess) -> None:
 
 
 def test_bounds_that_became_narrower_hold(broker: BrokerProcess) -> None:
-    """As the settings of a broker say them after its next start; what the group says stays as it is."""
+    """As the broker's settings imply after its next start; the group's own setting stays."""
     group = unique("group")
     assert altered(broker, group, {INTERVAL: "200"})[0] == 0
     broker.stop()

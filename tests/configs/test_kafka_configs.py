@@ -26,7 +26,7 @@ TUNED_WHILE_RUNNING = {
     "remote.fetch.max.wait.ms": "600",
     "transaction.partition.verification.enable": "false",
 }
-"""Some that this broker obeys by doing nothing: operators and their tools set them all the same."""
+"""Settings that this broker accepts without effect, because operators and their tools set them anyway."""
 
 
 def configs(broker: BrokerProcess, *arguments: str) -> str:

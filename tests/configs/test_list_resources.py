@@ -1,4 +1,4 @@
-"""ListConfigResources: what has settings, by name; also asked by Kafka's tools."""
+"""ListConfigResources: resources with settings, by name; also through Kafka's tools."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_kafkas_tools_list_them(broker: BrokerProcess) -> None:
 
 
 def test_groups_with_settings_are_listed(broker: BrokerProcess) -> None:
-    """Until the last one is taken back; by Kafka's tool, too, which asks for the settings of each."""
+    """Until the last setting is removed; also through Kafka's tool, which requests the settings of each resource."""
     group, name = ConfigResource(ConfigResourceType.GROUP, "listed"), "consumer.session.timeout.ms"
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.incremental_alter_configs({group: [AlterConfigOp(name, "50000")]}).all()

@@ -69,7 +69,8 @@ def altered(broker: Broker, values: dict[str, str | None], name: str = "1") -> t
 
 
 def test_a_listener_gets_another_keystore(broker: Broker, first: Authority, tmp_path: Path) -> None:
-    """By Kafka's tool. Connections that are open go on; a restart keeps it; taken back, the file's counts again."""
+    """Through Kafka's tool. Open connections continue; a restart keeps the new certificate; after its removal the
+    file's counts again."""
     other = Authority(tmp_path / "other", "other")
     store = pkcs12(tmp_path / "other.p12", other.identity("broker"))
     open_one = through_tls(port_of(broker, "SSL"), ssl.create_default_context(cafile=str(first.certificate)))
@@ -91,7 +92,7 @@ def test_a_listener_gets_another_keystore(broker: Broker, first: Authority, tmp_
 
 
 def test_what_cannot_be_used_is_refused(broker: Broker, first: Authority, tmp_path: Path) -> None:
-    """Before it is stored, with the setting and the file; what is shown stays."""
+    """Checked before it is stored, with an error that names the setting and the file; the shown value stays."""
     store = pkcs12(tmp_path / "store.p12", first.identity("again"))
     good = {f"{PREFIX}type": "PKCS12", f"{PREFIX}location": str(store), f"{PREFIX}password": PASSWORD}
     for wrong, told in (
@@ -115,7 +116,7 @@ def test_what_cannot_be_used_is_refused(broker: Broker, first: Authority, tmp_pa
 
 
 def test_a_path_that_is_no_keystore_is_refused(broker: Broker, first: Authority, tmp_path: Path) -> None:
-    """A pipe does not hold the broker, and answers tell nothing of which files there are."""
+    """A named pipe does not block the broker, and responses do not reveal which files exist."""
     pipe, long = tmp_path / "pipe", tmp_path / "long"
     os.mkfifo(pipe)
     long.write_bytes(bytes(2 << 20))
@@ -127,7 +128,7 @@ def test_a_path_that_is_no_keystore_is_refused(broker: Broker, first: Authority,
 
 
 def test_a_key_without_its_certificate_is_refused(broker: Broker, first: Authority, tmp_path: Path) -> None:
-    """What a listener could not use is not stored."""
+    """Values that a listener could not use are not stored."""
     other = Authority(tmp_path / "other", "other")
     keys, certificates = [], []
     for identity in (first.identity("broker"), other.identity("broker")):

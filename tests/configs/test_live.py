@@ -39,7 +39,7 @@ def topic(admin: AdminClient) -> Iterator[str]:
     for future in admin.create_topics([NewTopic(name, 1, 1)]).values():
         future.result(LIMIT_S)
 
-    def is_known() -> bool:  # Kafka's brokers hear of a topic a moment after the answer
+    def is_known() -> bool:  # Kafka's brokers learn of a topic a moment after the response
         with contextlib.suppress(KafkaException):
             return bool(describe(admin, TOPIC, name))
         return False
@@ -76,7 +76,7 @@ def alter(
 
 
 def source(entry: ConfigEntry) -> ConfigSource:
-    """librdkafka's binding gives a number where its types promise a member."""
+    """librdkafka's binding returns a number where its types promise an enum member."""
     return ConfigSource(entry.source)
 
 

@@ -1,4 +1,4 @@
-"""How much the log says changes while the broker runs, as a whole and for single loggers: by `pybroker configs`."""
+"""The log level changes while the broker runs, for all and for single loggers, through `pybroker configs`."""
 
 from __future__ import annotations
 

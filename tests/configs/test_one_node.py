@@ -1,4 +1,4 @@
-"""A settings file of a cluster, on one node: it is said at the start, and everything that clients do goes on."""
+"""A settings file of a cluster on one node: the start logs it, and all client requests work."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Values that native code could not obey are refused before they are stored; what is answered 0 is in force, also after
-a restart.
-"""
+"""Values that native code could not apply are refused before they are stored; an acknowledged change has taken effect,
+also after a restart."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ def _ended(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize("hosts", ["localhost:4,192.0.2.1:200", "localhost:100,127.0.0.1:4", "[::1]:7,127.0.0.1:4"])
 def test_connections_of_a_host(hosts: str, start_broker: StartBroker) -> None:
-    """An address counts more than a name that stands for it. Kafka's documentation has a name as its example."""
+    """An address takes precedence over a name that resolves to it. Kafka's documentation has a name as its example."""
     broker = start_broker()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     assert alter(admin, BROKER, broker_id(admin), (OVERRIDES, SET, hosts)) == 0

@@ -34,11 +34,11 @@ FLAGS = (
     "--window-size=1360,900",
 )
 WAIT_S = 60.0
-"""For what happens at once; only a failure waits so long."""
+"""For immediate conditions; only a failure waits so long."""
 
 
 def program(*names: str) -> str:
-    """The first of these programs that is there."""
+    """The first of these programs that is installed."""
     found = next(filter(None, map(shutil.which, names)), None)
     assert found is not None, f"missing: {names[0]} (Debian/Ubuntu: apt install chromium chromium-driver)"
     return found
@@ -72,7 +72,7 @@ class Chromium:
 
     @property
     def text(self) -> str:
-        """What the page shows."""
+        """The visible text of the page."""
         return self.one("body").text
 
     @property
@@ -89,7 +89,7 @@ class Chromium:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def type(self, selector: str, text: str) -> None:
-        """Into a field, instead of what is there."""
+        """Replace the content of a field."""
         field = self.one(selector)
         field.clear()
         field.send_keys(text)
@@ -103,7 +103,7 @@ class Chromium:
         self.driver.switch_to.active_element.send_keys(*keys)
 
     def focused(self) -> str:
-        """What the element with the focus says or is called."""
+        """The text or label of the element with the focus."""
         script = "const e = document.activeElement; return e.innerText || e.name || e.id || e.tagName"
         return str(self.script(script)).strip()
 
@@ -118,7 +118,7 @@ class Chromium:
             try:
                 found = condition()
             except Exception:
-                # A page that is being replaced has no elements to look at.
+                # A page that is being replaced has no elements.
                 found = None
             if found:
                 return found
@@ -126,9 +126,9 @@ class Chromium:
             time.sleep(0.05)
 
     def complaints(self) -> list[str]:
-        """What the browser's console says: errors of scripts, what the policy has blocked."""
+        """Messages of the browser's console: script errors, requests that the policy blocked."""
         entries = (each for each in self.driver.get_log("browser") if each["level"] in ("SEVERE", "WARNING"))
-        # A page that says what is wrong has a status that says so too.
+        # A page with an error has an error status, too.
         return [each["message"] for each in entries if "the server responded with a status of" not in each["message"]]
 
     def first_paint_ms(self) -> float:
@@ -140,7 +140,7 @@ class Chromium:
         return float(entries[0])
 
     def violations(self) -> list[str]:
-        """What axe-core finds against WCAG 2.1 AA and its own best practice."""
+        """Violations of WCAG 2.1 AA and of axe-core's best practice."""
         axe = Axe(self.driver)
         axe.inject()
         # This version of axe-core knows neither autocomplete="off" of a search field nor a div around dt and dd; HTML

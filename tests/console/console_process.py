@@ -1,4 +1,4 @@
-"""A console in a child process, asked by plain HTTP."""
+"""A console in a child process, with plain HTTP requests."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ class Browserless:
         return self.ask("GET", path)
 
     def csrf(self, path: str = "/topics/new") -> str:
-        """What a form of ours carries."""
+        """The hidden fields of a form."""
         found = re.search(r'name="csrf" value="([0-9a-f]+)"', self.get(path).text)
         assert found, "no form there"
         return found[1]
 
     def post(self, path: str, fields: Mapping[str, str], *, form: str = "/topics/new") -> Answer:
-        """A form, with what shows that it is ours; `form`: a page that has one."""
+        """Send a form with its token; `form`: a page that has one."""
         data = urlencode({"csrf": self.csrf(form), **fields}).encode()
         return self.ask("POST", path, data, {"Content-Type": "application/x-www-form-urlencoded"})
 
 
 def text_of(page: str) -> str:
-    """What a person reads."""
+    """The visible text."""
     without_marks = re.sub(r"</?mark>", "", page)
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", without_marks)))
 

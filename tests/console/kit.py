@@ -1,4 +1,4 @@
-"""What several files of tests do in the browser."""
+"""Browser actions shared by several test files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console shows Apache Kafka as well; what Kafka does not have is said in words."""
+"""The console shows Apache Kafka as well; it names the features that Kafka lacks."""
 
 from __future__ import annotations
 

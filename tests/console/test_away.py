@@ -1,4 +1,4 @@
-"""While no broker answers, every page says so within a second, and what to do; it comes back by itself."""
+"""While no broker responds, every page says so within a second, and what to do; it recovers without action."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAID = "The cluster does not respond"
 PATHS = sorted(
     path.replace("{name}", "words").replace("{kind}", "ndjson").replace("{id}", "1")
     for path in routes.SHOWN
-    # The first two need no cluster; the curves say it in their place; a stream begins at once.
+    # The first two need no cluster; the charts show the error in their place; a stream begins at once.
     if path not in ("/topics/new", "/topic-ids/{id}", "/live", "/live/curves")
 )
 
@@ -100,7 +100,7 @@ def test_no_broker_from_the_begin(browser: Chromium) -> None:
 
 
 def test_pages_that_stay_open_say_it(browser: Chromium, broker: BrokerProcess) -> None:
-    """And go on when the broker is back."""
+    """And it continues when the broker is back."""
     with console(broker.bootstrap) as address:
         browser.open(address + "/topics/words/tail")
         browser.until(lambda: "Live:" in browser.one("#tail-state").text)

@@ -1,4 +1,4 @@
-"""What brokers found of a topic that the cluster does not know is discarded by a person in the console."""
+"""A person discards stray replicas of an unknown topic in the console."""
 
 from __future__ import annotations
 

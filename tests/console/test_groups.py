@@ -44,7 +44,7 @@ def cells(browser: Chromium, row: int) -> list[str]:
 
 
 def committed(broker: Broker, group: str) -> dict[TopicPartition, int]:
-    """What the broker has stored."""
+    """The broker's stored offsets."""
 
     async def ask() -> dict[TopicPartition, int]:
         async with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:

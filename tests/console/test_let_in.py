@@ -1,4 +1,5 @@
-"""Who and what is let in, by plain HTTP: forms of others, foreign host names, large bodies; headers of all answers."""
+"""Accepted and refused requests, by plain HTTP: foreign forms, foreign host names, large bodies; headers of all
+responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live and Overview: what goes on, in units for people; what is not known is a dash."""
+"""Live and Overview: current activity, in units for people; an unknown value is a dash."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_tiles_have_figures_when_the_page_is_loaded_first(person: Browserless) -
 
 @contextlib.contextmanager
 def metrics_of_a_broker() -> Iterator[tuple[str, list[str]]]:
-    """The address of a page, on which figures grow by each look; the looks."""
+    """The address of a metrics page whose values grow with each scrape; the list of scrapes."""
     asked: list[str] = []
 
     class Metrics(BaseHTTPRequestHandler):

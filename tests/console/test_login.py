@@ -1,4 +1,4 @@
-"""People log in as the broker's users: what they may do is what its access control lists say."""
+"""People log in as the broker's users; the broker's ACLs decide what they may do."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def address(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a console whose file has credentials too, which nobody gets."""
+    """A console whose file has credentials too, which no user gets."""
     mine = {"sasl.username": ROOT, "sasl.password": password_of(ROOT)}
     file = properties(Path(tmp_path_factory.mktemp("console")) / "client.properties", {**LOGIN, **mine})
     with console(f"127.0.0.1:{port_of(broker, 'SASL')}", "--command-config", str(file)) as where:
@@ -51,7 +51,7 @@ def address(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def logged_in(address: str, user: str) -> Browserless:
-    """Somebody who has logged in."""
+    """A logged-in user."""
     person = Browserless(address)
     answer = person.post("/login", {"user": user, "password": password_of(user), "next": "/topics"}, form="/login")
     assert (answer.status, answer.headers["location"]) == (303, "/topics")

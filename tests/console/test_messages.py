@@ -1,4 +1,4 @@
-"""Records in a real browser: looking for them, one of them, writing, live, files; hostile ones."""
+"""Records in a real browser: search, a single record, writing, live view, files; hostile records."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ async def _fill(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[Broker]:
-    """A broker with a few topics, over that of the other files."""
+    """A broker with a few topics, on top of the other files' broker."""
     with Broker({"offsets.topic.num.partitions": 1}) as broker:
         asyncio.run(_fill(broker.bootstrap))
         yield broker
 
 
 def keys(browser: Chromium) -> list[str]:
-    """What stands in the column of keys."""
+    """The texts in the column of keys."""
     return [each.text for each in browser.all(".records td.key pre")]
 
 
@@ -188,7 +188,7 @@ def test_json_is_coloured(browser: Chromium, address: str) -> None:
 
 @pytest.mark.parametrize(("topic", "wanted"), [("words", '"n": 77'), ("live", '"n":77'), ("long", "needle in it")])
 def test_what_was_looked_for_is_marked(browser: Chromium, address: str, topic: str, wanted: str) -> None:
-    """Also far behind the beginning of a value, and in JSON with other blanks than those that are shown."""
+    """Also far from the beginning of a value, and in JSON whose blanks differ from the shown ones."""
     browser.open(f"{address}/topics/{topic}/messages?contains={quote(wanted)}")
     assert len(browser.all("td.value")) == 1
     shown = browser.script("return [...document.querySelectorAll('td.value pre mark')].map(e => e.textContent)")

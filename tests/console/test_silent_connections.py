@@ -26,7 +26,7 @@ def test_silent_connections_give_way() -> None:
                 silent.append(open_ones.enter_context(connection))
                 connection.sendall(sent)
             assert Browserless(address).get("/static/console.css").status in (200, 404), sent
-            # The oldest one has given way; the newest one has a time to bring its request.
+            # The oldest connection was closed; the newest one has a time limit for its request.
             for connection in (silent[0], silent[-1]):
                 with contextlib.suppress(ConnectionResetError):
                     while connection.recv(1 << 16):

@@ -31,7 +31,7 @@ CALLS = {
     "partitions.set_fenced": "set_fenced",
     "set_settings": "set_broker_settings",
 }
-"""What the steps call them."""
+"""The names of the steps."""
 SUBJECTS = {call.split(".")[0] for call in CALLS if "." in call}
 
 
@@ -65,7 +65,7 @@ class DyingNative:
 
 
 def kind_of(operations: Sequence[Operation]) -> str:
-    """Which change a multi makes."""
+    """The kind of change that a multi makes."""
     if any(one.path == znodes.old_deletion_path(TOPIC) for one in operations):
         return "delete" if any(isinstance(one, Create) for one in operations) else "staged"
     if any(one.path == znodes.topic_id_path(TOPIC) and isinstance(one, Delete) for one in operations):

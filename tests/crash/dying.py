@@ -1,4 +1,4 @@
-"""What brokers that kill themselves at a named step share."""
+"""Shared by brokers that kill themselves at a named step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def die() -> None:
 
 
 def die_in_store(step: str, kind_of: Callable[[Sequence[Operation]], str]) -> None:
-    """Dies before or after the multi whose kind `step` names is in the store."""
+    """Die before or after the store has the multi whose kind `step` names."""
     write = EmbeddedStore.multi
 
     async def multi(self: EmbeddedStore, operations: Sequence[Operation]) -> Any:
@@ -34,7 +34,7 @@ def die_in_store(step: str, kind_of: Callable[[Sequence[Operation]], str]) -> No
 
 
 async def until_told(broker: Broker) -> None:
-    """Says that the started broker is ready; stops it on SIGTERM."""
+    """Report that the started broker is ready; stop it on SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     print("ready", flush=True)

@@ -1,4 +1,4 @@
-"""At whatever step the broker dies, a topic is there whole or not at all, and a deletion is final."""
+"""At whatever step the broker dies, a topic exists completely or not at all, and a deletion is final."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.wire.client import WireClient
 
 PARTITIONS = 3
 LIMIT_S = 120.0
-"""For what comes to pass by itself; a loaded machine takes longer."""
+"""For conditions that need no action of the test; a slow machine takes longer."""
 
 
 class Crashing:
@@ -109,7 +109,7 @@ def crashing(tmp_path: Path) -> Iterator[Crashing]:
 
 
 def whole(crashing: Crashing, count: int = PARTITIONS) -> Uuid:
-    """The topic is there: every partition has a leader and a directory of its id."""
+    """The topic exists: every partition has a leader and a directory of its id."""
     topic = crashing.topic()
     assert topic.error_code == 0
     assert [partition.error_code for partition in topic.partitions] == [0] * count
@@ -168,7 +168,7 @@ def test_delete(crashing: Crashing, step: str, gone: bool) -> None:
     first = crashing.create().topic_id
     crashing.stop()
     crashing.start(step)
-    # What comes after the data is out of sight is done when the answer is on its way: it may or may not arrive.
+    # The remaining work after the data is hidden runs while the response is on its way: it may or may not arrive.
     with contextlib.suppress(ConnectionError):
         assert crashing.delete().error_code == 0
     crashing.dies()
@@ -237,7 +237,7 @@ def prepared(crashing: Crashing) -> tuple[Uuid, Lives]:
 
 
 def back(crashing: Crashing, lives: Lives, topic_id: Uuid, *, committed: int = 2) -> None:
-    """The topic lives as it was, with its offsets, and nothing of it waits for removal."""
+    """The topic exists as before, with its offsets, and none of its data waits for removal."""
     assert whole(crashing) == topic_id
     assert lives.read(topic_id) == ["a", "b", "c"]
     until(lambda: lives.committed("g", TOPIC) != "loading")
