@@ -313,22 +313,22 @@ def _connection_overrides(config: BrokerConfig, texts: Mapping[str, str]) -> Pro
         yield connection_overrides.NAME, str(problem)
 
 
-def _retention(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+def _retention(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     """Refuse a default that deletes every record at once. A topic may have it (retention.ms=0), as in Kafka."""
-    del given
+    del texts
     member, value = config.first_of_family("log.retention.ms") or ("", None)
     if value == 0:
         yield member, "must be -1 (no limit) or at least 1"
 
 
-def _connections_of_an_address(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
+def _connections_of_an_address(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
+    del texts
     if config[PER_ADDRESS] == 0 and not config[connection_overrides.NAME]:
         yield PER_ADDRESS, f"0 refuses every connection; set {connection_overrides.NAME}"
 
 
-def _memory_of_cleaner(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
+def _memory_of_cleaner(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
+    del texts
     threads = max(1, config.get_int("log.cleaner.threads"))
     if config.get_int(CLEANER_MEMORY) // threads <= 1 << 20:
         yield CLEANER_MEMORY, f"must be above 1 MiB for each of log.cleaner.threads={threads}"
