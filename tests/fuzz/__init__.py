@@ -1,1 +1,2 @@
-"""What texts and bytes from outside can reach in Python: `targets`, run over seeds by tests and by a fuzzer by hand."""
+"""Code that texts and bytes from outside reach in Python: `targets`, run over seeds by tests, and by a fuzzer on
+demand."""

@@ -26,7 +26,7 @@ def jaas(data: bytes) -> None:
 
 
 def properties(data: bytes) -> None:
-    """Files of settings: what is read survives being written and read again."""
+    """Files of settings: a parsed file can be written and parsed again with the same result."""
     try:
         found = {each.key: each.value for each in read_properties(data.decode("utf-8", "replace"))}
     except PropertiesError:

@@ -1,4 +1,4 @@
-"""Every seed of every target, and mutations of it, end in an answer or in a declared refusal."""
+"""Every seed of every target, and its mutations, end in a result or in a declared refusal."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Bytes that no honest client sends, against a live broker."""
+"""Bytes that no correct client sends, to a running broker."""

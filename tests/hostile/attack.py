@@ -17,7 +17,7 @@ STALLED_S = 120.0
 
 
 class _Attacker:
-    """One connection: what it still has to send, and how much it has sent."""
+    """One connection: bytes still to send, and the number of bytes sent."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=120)

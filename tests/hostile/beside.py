@@ -1,4 +1,4 @@
-"""Working clients beside bad input: a producer and a consumer in a group that must notice nothing of it."""
+"""Working clients beside bad input: a producer and a group's consumer that must not be affected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.support.brokers import BrokerProcess
 
 PATIENCE_S = 120.0
-"""A generous limit for what has to happen."""
+"""A generous limit for conditions that must come true."""
 
 PAUSE_S = 0.002
 """Between two records: busy enough to be under way at any moment, without taking a core."""

@@ -1,4 +1,5 @@
-"""Well-formed requests of every served API and version, and ways to spoil them. The same seed gives the same bytes."""
+"""Well-formed requests of every served API and version, and ways to corrupt them. The same seed gives the same bytes.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ NUMBERS = ("bool", "int8", "int16", "uint16", "uint32", "int32", "int64", "float
 
 
 def large(name: str, elements: int) -> Any:
-    """A request of a class whose outer arrays have that many elements together, each with one element in its own."""
+    """Return a request of a class whose outer arrays have that many elements together, each with one element in its own
+    arrays."""
     schema = native.message_schema(name)
     assert schema is not None
     classes = {one.name: one.fields for one in schema.structs}

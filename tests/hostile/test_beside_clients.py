@@ -1,4 +1,4 @@
-"""Bad input gets its one clear answer, and clients beside it lose nothing."""
+"""Bad input gets one clear response, and clients beside it lose nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ API_VERSIONS = 18
 
 @pytest.fixture(scope="module")
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One of this file's own: what garbage may make of a broker is no other test's, and its log is read as a whole."""
+    """A broker of this file's own: its log is read as a whole, and bad input must not affect other tests."""
     started = KINDS[request.config.getoption("--broker")](tmp_path_factory.mktemp("beside"))
     started.start()
     yield started
@@ -43,12 +43,13 @@ def clients(broker: BrokerProcess) -> Iterator[WorkingClients]:
 
 
 def closed_without_an_answer(broker: BrokerProcess, sent: bytes) -> None:
-    """The broker ends a connection that says `sent`, and the client is not left waiting."""
+    """The broker closes a connection on which the client sends `sent`; the client does not have to wait for a timeout.
+    """
     assert said_before_the_end(broker, sent) == b""
 
 
 def said_before_the_end(broker: BrokerProcess, sent: bytes) -> bytes:
-    """All that the broker says on a connection that says `sent`, until it ends it."""
+    """Return all bytes that the broker sends on a connection after `sent`, until it closes it."""
     said = b""
     with socket.create_connection(("127.0.0.1", broker.port), timeout=ANSWER_S) as connection:
         connection.sendall(sent)
@@ -98,7 +99,7 @@ def test_a_batch_that_is_cut_off(broker: BrokerProcess, clients: WorkingClients)
 
 
 def test_lengths_in_a_batch_that_lie(broker: BrokerProcess, clients: WorkingClients) -> None:
-    """Batch length, record count: refused, whatever they say, without memory for what they claim."""
+    """Batch length and record count: every wrong value is refused, without allocating the claimed size."""
     batch = native.build_batch([(b"key", b"never to be seen")], 1_700_000_000_000)
     with WireClient(broker.port) as client:
         for at in (8, 57):
@@ -109,7 +110,7 @@ def test_lengths_in_a_batch_that_lie(broker: BrokerProcess, clients: WorkingClie
 
 
 def test_versions_and_keys_that_are_not_served(broker: BrokerProcess, clients: WorkingClients) -> None:
-    """The layout of an answer is not known, so there is none, as in Kafka; ApiVersions alone says so (KIP-511)."""
+    """The layout of the response is unknown, so there is none, as in Kafka; only ApiVersions has one (KIP-511)."""
     table = [(row.key, row.max_version) for row in native.api_table() if row.served]
     asked = [(key, version) for key, highest in table for version in (highest + 1, 32_767, -1)]
     for key, version in [*asked, (-1, 0), (9_999, 0), (32_767, 3), (-32_768, -1)]:
@@ -229,7 +230,7 @@ def test_hostile_lengths_of_fields(broker: BrokerProcess, clients: WorkingClient
 
 
 def test_frames_that_never_end(broker: BrokerProcess, clients: WorkingClients) -> None:
-    """Half a frame on many connections holds nobody up, and ends with its connection."""
+    """Half a frame on many connections delays no client, and is dropped with its connection."""
     with contextlib.ExitStack() as open_connections:
         for _ in range(50):
             connection = socket.create_connection(("127.0.0.1", broker.port), timeout=ANSWER_S)

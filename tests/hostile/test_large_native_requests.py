@@ -17,8 +17,8 @@ from tests.security.kit import VERSIONS, call, login, secure_broker
 STRANGER, HONEST = "stranger", "honest"
 ELEMENTS = 300_000
 OTHERS_A_LARGE = 50
-"""Requests of one other client that are answered beside a large one, at least; where they wait for its end it is one to
-three."""
+"""Minimum number of another client's requests that are answered beside a large one. If they waited for its end, it
+would be one to three."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_others_do_not_wait(broker: Broker, key: int, request_of: Callable[[int]
 
 
 def test_many_elements_have_the_answers_that_few_have(broker: Broker) -> None:
-    """In the request's order, with the same errors; topics that exist among them; what is not UTF-8 is replaced."""
+    """In the request's order, with the same errors; existing topics among them; invalid UTF-8 is replaced."""
     with login(broker, "root") as client:
         topic = m.CreateTopicsRequest_CreatableTopic(name="there", num_partitions=2, replication_factor=1)
         assert call(client, m.CreateTopicsRequest(topics=[topic], timeout_ms=60_000)).topics[0].error_code == 0
@@ -102,7 +102,7 @@ def test_many_elements_have_the_answers_that_few_have(broker: Broker) -> None:
 
 
 def test_many_names_may_be_created(broker: Broker) -> None:
-    """A large Metadata that creates topics goes on to the control plane."""
+    """A large Metadata that creates topics is handled by the control plane."""
     with login(broker, "root") as client:
         names = ["new"] * 3_000 + ["b" * 249] + ["n" * 249] * 200
         topics = [m.MetadataRequest_MetadataRequestTopic(name=name) for name in names]

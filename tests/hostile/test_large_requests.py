@@ -122,7 +122,7 @@ def reassignment() -> m.AlterPartitionReassignmentsRequest:
 
 
 def begin_group(client: WireClient) -> None:
-    """The topic is there, and the group has an offset in it."""
+    """Whether the topic exists and the group has an offset in it."""
     made = m.CreateTopicsRequest_CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
     call(client, m.CreateTopicsRequest(topics=[made], timeout_ms=60_000))
     call(client, m.FindCoordinatorRequest(coordinator_keys=["g"]))
@@ -137,7 +137,7 @@ def begin_group(client: WireClient) -> None:
 
 @pytest.mark.parametrize(("key", "request_of"), [(8, offset_commit), (47, offset_delete), (45, reassignment)])
 def test_what_a_user_may_do_takes_turns(broker: Broker, key: int, request_of: Callable[[], Any]) -> None:
-    """Nobody waits for more than a part of it, and each element has its answer."""
+    """No client waits for more than a part of it, and each element has its result."""
     version = min(VERSIONS[key], 9)
     with login(broker, "root") as client:
         begin_group(client)

@@ -1,4 +1,4 @@
-"""Random and spoiled frames against the live socket: no crash, no growth of memory, honest clients go on."""
+"""Random and corrupted frames to a running broker: no crash, no growth of memory, and other clients continue."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_thousands_of_hostile_frames(start_broker: StartBroker) -> None:
 
 @pytest.mark.slow
 def test_a_million_hostile_frames(start_broker: StartBroker) -> None:
-    """As many as a night gives room for, from another seed each time."""
+    """As many as a night allows, from another seed each time."""
     _run(start_broker, rounds=20, frames=50_000, seed=random.randrange(2**31))
 
 
@@ -95,7 +95,8 @@ TLS_ALERT = bytes.fromhex("15 0303 0002 02 28")
     ],
 )
 def test_another_protocol_on_the_port_is_closed(broker: BrokerProcess, greeting: bytes) -> None:
-    """The connection ends at once; nobody is left waiting. TLS is told so in TLS, where no reset overtakes it."""
+    """The connection is closed at once; no client waits. With TLS the close alert is sent, so that no reset overtakes
+    it."""
     said = b""
     with socket.create_connection(("127.0.0.1", broker.port), timeout=120) as connection:
         connection.sendall(greeting)

@@ -37,7 +37,7 @@ def header(key: int, version: int) -> bytes:
 
 
 def malformed_handshake(broker: Broker) -> None:
-    """The mechanism's length is longer than what follows."""
+    """The length of the mechanism's name exceeds the frame."""
     send(broker, header(17, 1) + struct.pack(">h", 1_000) + b"PLAIN")
 
 

@@ -1,4 +1,4 @@
-"""A client has a new producer id for each batch: what the broker remembers stays bounded, others go on."""
+"""A client has a new producer id for each batch: the broker's state stays bounded, and other clients continue."""
 
 from __future__ import annotations
 

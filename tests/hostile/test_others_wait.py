@@ -1,4 +1,4 @@
-"""How long honest clients wait while another one makes the broker work: not only that they live."""
+"""How long other clients wait while one client causes much work, not only that they are answered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.topic_ids.kit import batch, create, produce
 from tests.wire.client import WireClient
 
 BAR_S = 0.3
-"""What 99 of 100 requests of others take at most, beyond what they take on this machine when nothing else happens."""
+"""The 99th percentile for other clients' requests, beyond that on this machine without load."""
 ALONE = 200
 """Requests of honest clients before the attack."""
 MIB = 1 << 20
@@ -108,7 +108,7 @@ def test_small_batches_that_decompress_to_much(start_broker: StartBroker) -> Non
 
 
 def test_batches_that_are_recompressed(start_broker: StartBroker) -> None:
-    """What a topic's `compression.type` makes the broker compress has a limit of its own."""
+    """Recompression for a topic's `compression.type` has a limit of its own."""
     broker = start_broker({"num.network.threads": "1"})
     pattern = random.Random(1).randbytes(4_000)
     for count, expected in ((5_000, ErrorCode.NONE), (25_000, ErrorCode.MESSAGE_TOO_LARGE)):

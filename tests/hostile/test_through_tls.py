@@ -1,5 +1,5 @@
-"""Hostile bytes at a listener with TLS: inside of it, in handshakes and in records. No crash, no growth of memory,
-honest clients go on."""
+"""Hostile bytes at a listener with TLS: inside TLS, in handshakes and in records. No crash, no growth of memory, and
+other clients continue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AT_ONCE = 16
 FRAMES = 20
 GIVE_UP_S = 120.0
 GROWTH_MAX_MIB = 64.0
-"""What sessions and buffers may keep; one connection in ten that stays would be more."""
+"""Memory of sessions and buffers; one leaked connection in ten would exceed it."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def is_served(broker: Broker, context: ssl.SSLContext) -> bool:
 
 
 def ended(plain: socket.socket) -> None:
-    """Says no more, and waits until the broker has nothing to say either."""
+    """End the sending side, and wait until the broker ends its side, too."""
     with contextlib.suppress(OSError):
         plain.shutdown(socket.SHUT_WR)
         while plain.recv(1 << 16):

@@ -59,7 +59,7 @@ class DyingIngests:
 
 
 class DyingNative:
-    """The native core whose ingests die."""
+    """The native core, which dies in calls for ingests."""
 
     def __init__(self, native: NativeBroker, step: str) -> None:
         self._native = native

@@ -68,7 +68,7 @@ class FetchRefusedError(AssertionError):
 
 
 class Attempt:
-    """What one attempt of a writer stages, and what a commit lists of it."""
+    """The parts that one attempt of a writer stages, and that a commit lists."""
 
     def __init__(self, writer: int, attempt: int = 0) -> None:
         self.writer = writer

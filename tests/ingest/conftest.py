@@ -1,4 +1,4 @@
-"""What tests of staged ingest share."""
+"""Shared by the tests of staged ingest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What begin answered holds for the whole ingest, whatever the topic's configs are by then."""
+"""The response to begin applies to the whole ingest, even if the topic's configs change."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_decided_commit_is_finished_by_the_rules_of_its_begin(
         client.commit(topic_id, "job", epoch, [attempt])
     crashing.dies()
     crashing.start()
-    # The broker goes on by itself.
+    # The broker continues without a request.
     until(lambda: len(crashing.client.headers(topic_id, 0)) == 1)
     [(attributes, _)] = crashing.client.headers(topic_id, 0)
     assert attributes == bit | GZIP

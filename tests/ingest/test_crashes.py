@@ -57,7 +57,7 @@ def test_commit(crashing: Crashing, step: str, decided: bool) -> None:
     crashing.dies()
     crashing.start()
     if decided:
-        # The broker goes on by itself; nobody repeats the commit.
+        # The broker continues on its own; no client repeats the commit.
         until(lambda: crashing.values(topic_id) == [EXPECTED] * PARTITIONS)
         until(lambda: crashing.client.begin(topic_id, "job").state == COMMITTED)
         assert crashing.client.abort(topic_id, "job").state in (COMMITTING, COMMITTED)
@@ -108,7 +108,7 @@ def test_appends_go_on_after_a_crash(crashing: Crashing) -> None:
         if number % 2:
             crashing.kill()
             crashing.start()
-    # A request whose answer the crash took: repeated, staged once.
+    # A request whose response was lost in the crash: repeated, staged once.
     data = batch(["last"])
     for _ in range(2):
         answer = crashing.client.append_raw(topic_id, "job", epoch, attempt, [(0, 6, data)])
@@ -162,7 +162,7 @@ def test_others_append_meanwhile_and_survive(crashing: Crashing) -> None:
 
 
 def replace_commit(crashing: Crashing, data: bytes) -> bytes:
-    """Puts other bytes into the one record of a commit; gives those before. Between two lives of the broker."""
+    """While the broker is stopped, replace the bytes of the one record of a commit; return the bytes before."""
     with contextlib.closing(sqlite3.connect(crashing.directory / "metadata.db")) as found, found:
         [(before,)] = found.execute("SELECT data FROM node WHERE parent LIKE '/ingest/committed/%'").fetchall()
         found.execute("UPDATE node SET data = ? WHERE parent LIKE '/ingest/committed/%'", (data,))

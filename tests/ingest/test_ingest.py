@@ -1,4 +1,4 @@
-"""Begin, append, commit, abort, list: what each answers, and what is in the topic afterwards."""
+"""Begin, append, commit, abort, list: their responses, and the topic's records afterwards."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_abort_and_begin_anew(client: IngestClient) -> None:
     fenced = client.append_raw(topic_id, "a", first, attempt, [(0, 0, batch(["x"]))])
     assert fenced.error_code == ErrorCode.PRODUCER_FENCED
     assert client.commit(topic_id, "a", first, [attempt]).error_code == ErrorCode.PRODUCER_FENCED
-    # What the first epoch staged is gone.
+    # The records that the first epoch staged are gone.
     assert client.commit(topic_id, "a", second, [attempt]).error_code == ErrorCode.INVALID_REQUEST
     assert client.abort(topic_id, "a", first).error_code == ErrorCode.PRODUCER_FENCED
     answer = client.abort(topic_id, "a", second)
@@ -387,7 +387,7 @@ def test_a_record_that_the_store_could_not_take_is_refused_before_anything_is_de
         assert (refused.error_code, refused.state) == (ErrorCode.INVALID_REQUEST, 0)
         assert "settings and 50 partitions it could take" in refused.error_message
         assert values(client, topic_id, 50) == [[]] * 50
-        # Nothing was decided: it is still open, and less of it has room.
+        # No decision was made: it is still open, and a smaller commit fits.
         answer = client.commit(topic_id, "job", begun.epoch, [small])
         assert (answer.error_code, answer.state) == (0, COMMITTED)
         assert values(client, topic_id, 50)[7] == ["y"]

@@ -1,4 +1,5 @@
-"""Begin, append and commit need WRITE on the topic, abort WRITE or ALTER; a listing shows what may be described."""
+"""Begin, append and commit need WRITE on the topic, abort WRITE or ALTER; a listing shows topics that the user may
+describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What ingests do to the disk: Kafka's tools read it, a full disk refuses and heals, small commits stay small."""
+"""Ingests on disk: Kafka's tools read their segments, a full disk refuses them until there is space, small commits stay
+small."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ FEW_FILES = 400
 
 
 def limit_bytes(pid: int, size: int) -> None:
-    """What `ulimit -f` does, to a running process: writes beyond it fail as those to a full disk do."""
+    """Apply `ulimit -f` to a running process: writes beyond it fail like writes to a full disk."""
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
@@ -88,7 +89,7 @@ def knows_direct_writes(folder: Path) -> bool:
 
 
 def cached(path: Path) -> list[bool]:
-    """Of each page of the file, whether it is in the page cache. To look does not bring it there."""
+    """Return whether each page of the file is in the page cache. Checking does not load it."""
     size = path.stat().st_size
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as mapped:
         found = (ctypes.c_ubyte * -(-size // PAGE_BYTES))()
@@ -147,7 +148,7 @@ def test_an_append_that_was_cut_short_does_not_end_direct_writes(tmp_path: Path)
 
 
 def refuse_many() -> None:
-    """Run in a process of its own, whose limits the broker inherits."""
+    """Run in its own process, whose limits the broker inherits."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_FILES, FEW_FILES))
     with pybroker.Broker({"message.max.bytes": 2_000_000}) as broker, IngestClient(broker.port) as client:
         topic_id = client.create("t", 1)

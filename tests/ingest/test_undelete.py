@@ -25,7 +25,7 @@ def test_commits_are_remembered_when_the_topic_is_back() -> None:
         late = client.begin(topic_id, "late").epoch
         client.append(topic_id, "late", late, Attempt(0), 0, ["never committed"])
         assert lives.delete(topic_id).error_code == 0
-        # What was open is gone, with its files.
+        # The open ingest is gone, with its files.
         until(lambda: not (broker.data_dir / "ingest" / topic_id.hex).exists())
         assert lives.undelete(topic_id).error_code == 0
         again = client.begin(topic_id, "job")

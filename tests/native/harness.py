@@ -79,7 +79,7 @@ def native(log_dirs: list[Path], settings: dict[str, Any] | None = None, listen:
 
 
 def listening(broker: NativeBroker) -> int:
-    """Opens a listener and accepts; gives its port."""
+    """Open a listener and accept connections; return its port."""
     bound = broker.listeners.open([ListenerConfig("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT", False)])
     broker.listeners.start_accepting()
     return bound[0].port

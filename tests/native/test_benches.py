@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def ran(*command: str) -> str:
-    """What it prints. pytest-benchmark measures nothing in a worker of xdist, and this is none."""
+    """Return the output. pytest-benchmark does not measure in a worker of xdist, and this process is not one."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", *command],

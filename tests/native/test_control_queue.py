@@ -85,7 +85,7 @@ def test_a_request_knows_when_its_client_has_gone(tmp_path: Path) -> None:
         while not request.cancelled:
             assert time.monotonic() < deadline
             time.sleep(0.001)
-        request.reply(m.HeartbeatResponse())  # reaches nobody and is no error
+        request.reply(m.HeartbeatResponse())  # reaches no client and is no error
 
 
 def test_the_descriptor_is_readable_while_something_waits(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whom partitions follow, as the control plane says it."""
+"""Leaders that partitions follow, as the control plane passes them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_partitions_follow_a_broker_until_they_are_told_otherwise(tmp_path: Path
             assert (figures.leader, figures.connected, figures.records) == (LEADER, False, 0)
             broker.fetchers.set([], [follows(topic_id, leader=-1, epoch=1)])
             assert broker.fetchers.figures() == []
-            # An older epoch is late; this broker leads nobody's copy.
+            # An older epoch is outdated; no partition here follows this broker.
             broker.fetchers.set([], [follows(topic_id, leader=BROKER_ID, epoch=2)])
             assert broker.fetchers.figures() == []
 

@@ -1,4 +1,4 @@
-"""The functions offered for measurement do what the sockets' side does."""
+"""The functions for measurements do the same as the data plane."""
 
 from __future__ import annotations
 

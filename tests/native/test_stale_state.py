@@ -1,6 +1,5 @@
-"""Immediate deletion as KIP-516 tells it: a broker that has not heard of a deletion serves nobody the wrong topic, and
-gives way when it hears of the next one.
-"""
+"""Immediate deletion by KIP-516: a broker that does not know of a deletion never serves a wrong topic, and removes the
+old replica when it learns of the next one."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ def test_a_broker_that_missed_the_deletion(tmp_path: Path) -> None:
         publish(broker, port, old, "t", 1, epoch=OLD_EPOCH)
         with closing(Client(port)) as client:
             assert produce(client, old, [b"old", b"old"]).responses[0].partition_responses[0].base_offset == 0
-            # Stale reads: whoever has heard of the new topic asks for it here, in vain.
+            # Stale reads: requests for the new topic are refused here.
             answer = fetch(client, new, 0)
             assert (answer.error_code, answer.records or b"") == (UNKNOWN_TOPIC_ID, b"")
             assert produce(client, new, [b"new"]).responses[0].partition_responses[0].error_code == UNKNOWN_TOPIC_ID

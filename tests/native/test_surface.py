@@ -9,7 +9,7 @@ import pybroker
 from pybroker import _native
 
 STUB = Path(pybroker.__file__).with_name("_native.pyi")
-# What a class of the interpreter has without saying so; the stub names only what callers use of it.
+# Attributes that the interpreter adds to a class; the stub names only those that callers use.
 GIVEN = {name for name in dir(type("Plain", (), {})) if name.startswith("__")} | {"__getnewargs__", "__int__"}
 
 

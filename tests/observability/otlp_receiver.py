@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class Receiver:
-    """Listens within `with`. `statuses`: what the next requests are answered with, before 200."""
+    """Listens within `with`. `statuses`: the status codes of the next responses, before 200."""
 
     def __init__(self) -> None:
         self.headers: list[dict[str, str]] = []
@@ -34,7 +34,7 @@ class Receiver:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Nobody reads it."""
+                """A receiver that reads nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True

@@ -1,4 +1,5 @@
-"""/metrics of a live broker: readable for strict readers, named as Kafka's JMX exporter does, bounded, documented."""
+"""/metrics of a running broker: valid for strict parsers, with the names of Kafka's JMX exporter, bounded, documented.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from tests.support.processes import data_threads
 
 ROOT = Path(__file__).parents[2]
 LINTED = ("_count non-histogram", "lag_sum non-histogram", 'counter metrics should have "_total" suffix')
-"""What promtool says about names that are Kafka's."""
+"""promtool's complaints about names that are Kafka's."""
 LIMITS = {"metrics.topics.max": "3", "metrics.partitions.max": "4"}
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -123,7 +124,7 @@ def test_the_console_charts_each_request_once(broker: PybrokerProcess) -> None:
 
 
 def test_bytes_of_deleted_topics_until_they_are_undeleted(broker: PybrokerProcess) -> None:
-    """What `deleting/` holds that can come back; once the removal of a topic is decided it counts no more."""
+    """Data in `deleting/` that can be undeleted; it no longer counts once the removal of the topic is decided."""
     log_dir = str(broker.data_dir.resolve())
 
     def held() -> float:
@@ -258,7 +259,7 @@ def test_rules() -> None:
 
 
 def test_no_data_thread_has_to_do_with_a_scrape(tmp_path: Path) -> None:
-    """The kernel knows how long each thread has run: without clients the data threads sleep, whoever scrapes."""
+    """CPU time of each thread, from the kernel: without clients the data threads sleep, even during scrapes."""
     broker = PybrokerProcess(tmp_path, {"metrics.listener": f"127.0.0.1:{free_port()}"})
     broker.start()
     try:

@@ -47,7 +47,7 @@ def started(folder: Path, receiver: Receiver, **settings: str) -> PybrokerProces
 
 
 def point(metrics: Mapping[str, Metric], name: str, **labels: str) -> float | None:
-    """The number with these attributes, once it is there."""
+    """Return the value with these attributes, once it exists."""
     metric = metrics.get(name, Metric())
     for each in (*metric.gauge.data_points, *metric.sum.data_points):
         if {one.key: one.value.string_value for one in each.attributes} == labels:
@@ -128,7 +128,7 @@ def test_the_last_figures_go_out_at_a_stop(tmp_path: Path, receiver: Receiver) -
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_what_clients_push_is_passed_on(tmp_path: Path, receiver: Receiver, enabled: bool) -> None:
-    """librdkafka's own metrics, with who it was."""
+    """librdkafka's own metrics, with the client's identity."""
     broker = started(tmp_path / "broker", receiver, otlp_client_metrics_enable=str(enabled).lower())
     try:
         assert alter(broker, "all", interval_ms="500", metrics="*") == (0, "")

@@ -69,7 +69,7 @@ class NodeProcess:
         return await reply
 
     async def until(self, condition: Callable[[Any], bool], what: str) -> None:
-        """Wait for what a status says."""
+        """Wait for a condition on a status."""
 
         async def met() -> bool:
             return condition(await self.ask("status"))

@@ -1,4 +1,4 @@
-"""Brokers of a metadata quorum for a test, and what a client does with them."""
+"""Brokers of a metadata quorum for a test, and client operations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class QuorumBroker(PybrokerProcess):
 
 
 class Scene:
-    """The brokers and what a client does."""
+    """The brokers, and client operations."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         """`settings` are added to those of every broker."""
@@ -118,7 +118,7 @@ class Scene:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for what no event tells."""
+    """Wait for a condition that no event announces."""
     give_up = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < give_up

@@ -77,7 +77,7 @@ def test_backup_is_restored_after_all_metadata_logs_are_lost(scene: Scene, tmp_p
     assert {path.name for path in folder.iterdir()} == {made.name, f"{made.name}.json"}
     assert int(made.name[:20]) == report["end_offset"] > 0
     after = create(scene, "after")
-    # A broker notes what it has applied once a second.
+    # Once a second a broker writes down its last applied offset.
     until(lambda: all(seen(broker) > report["end_offset"] for broker in scene.brokers.values()))
     kill(scene)
 
@@ -162,7 +162,7 @@ def test_voter_with_a_longer_log_refuses_a_shorter_one(scene: Scene) -> None:
     create(scene, "b")
     until(lambda: seen(second) > seen(first))
     kill(scene)
-    # Broker 1 lacks what the others have applied; an operator chooses it nevertheless.
+    # Broker 1 lacks records that the others have applied; an operator chooses it anyway.
     done(quorum("recover", first, "--yes"))
     first.launch()
     second.launch()

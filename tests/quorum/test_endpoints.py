@@ -32,7 +32,7 @@ class ObserverScene(Scene):
         self.observer.kill()
 
     def all_vote(self) -> bool:
-        """Whether the three are voters: the observer's log says so, too."""
+        """Whether the three are voters, also in the observer's log."""
         return "voters of the metadata log: 1, 2, 3 " in self.observer.console.read_text()
 
 

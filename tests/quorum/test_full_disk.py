@@ -1,4 +1,4 @@
-"""A node whose disk is full gives up its role, loses nothing, and goes on without a restart when there is room."""
+"""A node whose disk is full gives up its role, loses no record, and continues without a restart when there is space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.disks import LoopDisk, can_mount
 
 
 class Room(NamedTuple):
-    """Takes the room of a node's disk, and gives it back."""
+    """Fill a node's disk, and free the space again."""
 
     root: Path
     take: Callable[[NodeProcess], None]

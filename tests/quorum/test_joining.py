@@ -1,4 +1,4 @@
-"""Brokers that join a cluster by an address, lose their disks, and come and go as voters, while clients go on."""
+"""Brokers join a cluster by an address, lose their disks, and become voters and observers while clients continue."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class JoiningScene(Scene):
             self.brokers[one].await_answers()
 
     def quorum(self, *arguments: str) -> Any:
-        """What `pybroker cluster quorum` says."""
+        """Return the output of `pybroker cluster quorum`."""
         options = ["--json", "--bootstrap-server", self.bootstrap]
         done = CliRunner().invoke(cli, ["cluster", "quorum", *arguments, *options])
         assert done.exit_code == 0, done.output
@@ -165,7 +165,7 @@ def test_a_wiped_disk_is_another_voter(leads: bool, tmp_path: Path) -> None:
 
 
 class Load:
-    """Creates topics and produces with acks=all, until it is stopped; keeps what was acknowledged."""
+    """Creates topics and produces with acks=all until stopped; records the acknowledgements."""
 
     def __init__(self, scene: JoiningScene) -> None:
         self.scene = scene
@@ -230,7 +230,7 @@ def test_three_five_three_voters_under_load(tmp_path: Path) -> None:
             assert set(scene.voters()) == {3, 4, 5}
             load.goes_on()
         assert not load.failed
-        # What was acknowledged is on the new voters: kill everything, and start.
+        # The new voters have the acknowledged changes: kill all brokers, and start them.
         for broker in scene.brokers.values():
             broker.kill()
         scene.start()

@@ -44,7 +44,7 @@ def assigned(settings: dict[str, str], data: Path) -> list[str]:
 
 
 def migrate(settings: dict[str, str], data: Path, *options: str, code: int = 0) -> str:
-    """The command; what it prints."""
+    """Run the command and return its output."""
     sets = [part for setting in assigned(settings, data) for part in ("--set", setting)]
     command = [sys.executable, "-m", "pybroker", "metadata", "migrate", "--to", "quorum", *options, "--yes", *sets]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -68,7 +68,7 @@ def refusal(broker: PybrokerProcess) -> str:
 
 
 def deleted(broker: PybrokerProcess) -> tuple[str, dict[str, Any]]:
-    """Delete a topic; return its id and what it had."""
+    """Delete a topic; return its id and its records."""
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         held = {"records": records(broker, DELETED, 2), "offsets": offsets_of(admin, DELETED)}
         topic_id = admin.list_topics()[DELETED].topic_id

@@ -1,4 +1,4 @@
-"""Three nodes in three processes: nothing acknowledged is lost when the leader dies, and all logs become equal."""
+"""Three nodes in three processes: no acknowledged record is lost when the leader dies, and all logs become equal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AT_ONCE = 50
 
 
 async def propose(leader: NodeProcess, epoch: int, names: list[str]) -> None:
-    """Propose each record by itself, some at once; all are acknowledged."""
+    """Propose the records separately, some at the same time; all are acknowledged."""
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> None:
@@ -24,7 +24,7 @@ async def propose(leader: NodeProcess, epoch: int, names: list[str]) -> None:
 
 
 async def propose_until_it_is_gone(leader: NodeProcess, epoch: int, prefix: str) -> list[str]:
-    """Propose records until the node dies; the acknowledged ones."""
+    """Propose records until the node dies; return the acknowledged ones."""
     acknowledged: list[str] = []
     numbers = count()
 

@@ -1,4 +1,4 @@
-"""What an operator sees of a metadata quorum: metrics, `cluster health`, and the bundle of `diagnose`."""
+"""An operator's view of a metadata quorum: metrics, `cluster health`, and the archive of `diagnose`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def metrics(broker: QuorumBroker) -> dict[str, float]:
 
 
 def problems(scene: Scene) -> dict[str, str]:
-    """Kind and words of what `cluster health` reports; of several of a kind the last."""
+    """Kind and text of the problems that `cluster health` reports; the last one of each kind."""
     arguments = ["cluster", "health", "--json", "--bootstrap-server", scene.bootstrap]
     done = CliRunner().invoke(cli, arguments)
     found = json.loads(done.stdout)["problems"]

@@ -64,7 +64,7 @@ def change_settings(scene: Scene, rounds: range) -> None:
 
 
 def metadata(broker: QuorumBroker) -> dict[str, dict[str, Any]]:
-    """What one broker shows."""
+    """The state that one broker shows."""
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         topics = {name: topic.topic_id for name, topic in admin.list_topics().items()}
         configs = admin.describe_configs(RESOURCES).all()
@@ -163,7 +163,7 @@ def test_brokers_killed_while_they_write_a_snapshot_lose_nothing(scene: Scene) -
 
 
 def log_dirs(broker: QuorumBroker) -> str:
-    """What the log directories hold, in words."""
+    """The contents of the log directories as text."""
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         return str(admin.describe_log_dirs([int(broker.settings["node.id"])]))
 

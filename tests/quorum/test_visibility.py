@@ -19,12 +19,12 @@ from tests.topic_ids.kit import batch
 from tests.wire.client import WireClient
 
 SETTINGS = {"broker.session.timeout.ms": "60000", "controller.quorum.fetch.timeout.ms": "20000"}
-"""A broker that is stopped stays registered, and does not become a candidate when it goes on."""
+"""A stopped broker stays registered, and does not become a candidate when it resumes."""
 ROUNDS = 15
 
 
 class Clients:
-    """A connection to each broker, and the roles: who is the controller, who lags, who is the third."""
+    """A connection to each broker, and the roles: the controller, the slow broker, and the third one."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -35,7 +35,7 @@ class Clients:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stop the slow broker as with SIGSTOP; it goes on at the end."""
+        """Pause the slow broker with SIGSTOP; resume it at the end."""
         pid = self.scene.brokers[self.slow].pid
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -76,7 +76,7 @@ class Clients:
         return topic
 
     def leaders(self, broker_id: int, name: str) -> Mapping[int, int] | None:
-        """Leaders by partition, as one broker says; None if it does not know the topic."""
+        """Leaders by partition in one broker's metadata; None if it does not know the topic."""
         topic = self.metadata(broker_id, name)
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return None

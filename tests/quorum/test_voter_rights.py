@@ -1,4 +1,4 @@
-"""Who may describe and change the voters of the metadata log."""
+"""Permissions for describing and changing the voters of the metadata log."""
 
 from __future__ import annotations
 

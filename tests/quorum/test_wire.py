@@ -266,7 +266,7 @@ def test_garbage_closes_the_connection(node: Node) -> None:
 
 @pytest.mark.checklist(191, 192, 198, "R46")
 def test_a_new_broker_uses_the_sentinel_until_it_knows_the_id(tmp_path: Path) -> None:
-    """The test is the broker that founded the cluster. It never tells the new broker the topic's id."""
+    """The test acts as the broker that founded the cluster. It never sends the topic's id to the new broker."""
     asyncio.run(_begin_with_the_sentinel(tmp_path))
 
 
@@ -353,7 +353,7 @@ def _requests(port: int) -> dict[str, float]:
 
 
 def test_an_idle_cluster_sends_no_heartbeats(tmp_path: Path) -> None:
-    """Fetches of the metadata topic say the same."""
+    """Fetches of the metadata topic have the same response."""
     scene = Scene(tmp_path)
     metrics = {broker_id: free_port() for broker_id in scene.brokers}
     for broker_id, broker in scene.brokers.items():

@@ -1,4 +1,4 @@
-"""What clients notice of their quotas: Kafka's own producer, told by Kafka's own tool, and librdkafka's."""
+"""Effects of quotas on clients: Kafka's own producer, with quotas set by Kafka's tool, and librdkafka."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_kafkas_own_producer(short: BrokerProcess) -> None:
 
 
 def throttled(broker: BrokerProcess, client_id: str, name: str) -> tuple[list[float], list[float]]:
-    """Seconds that a producer and a consumer were told to wait, each time."""
+    """Throttle times in seconds of a producer and a consumer, one for each response."""
     told: tuple[list[float], list[float]] = ([], [])
     common = {"bootstrap.servers": broker.bootstrap, "client.id": client_id}
     producer = confluent.Producer(
@@ -94,7 +94,7 @@ def throttled(broker: BrokerProcess, client_id: str, name: str) -> tuple[list[fl
 
 
 def test_librdkafka(short: BrokerProcess) -> None:
-    """Nothing is lost, and the application hears of it."""
+    """No record is lost, and the application learns the throttle time."""
     limit(short, "slow")
     produced, consumed = throttled(short, "slow", topic(short))
     assert max(produced, default=0) > 0

@@ -68,7 +68,7 @@ def produced(name: str, size: int, acks: int = 1) -> m.ProduceRequest:
 
 
 def produce(wire: WireClient, name: str, size: int, acks: int = 1) -> int:
-    """Milliseconds that the client is told to wait."""
+    """The client's throttle time in milliseconds."""
     answer = wire.call(produced(name, size, acks), PRODUCE)
     assert answer.responses[0].partition_responses[0].error_code == 0
     return int(answer.throttle_time_ms)
@@ -147,7 +147,7 @@ def test_a_consumer_over_its_quota_is_answered_empty(plain: BrokerProcess) -> No
         assert empty.throttle_time_ms > 0
         assert empty.responses == []
         assert len(fetch(other, name).responses[0].partitions[0].records) > 120 * KILOBYTE
-        # Muted for as long as it was told, and then there are records again: what it waited for is not counted twice.
+        # Muted for the throttle time, then there are records again: the time of the wait does not count twice.
         until(lambda: bool(fetch(wire, name).responses), "records after the wait")
 
 

@@ -1,4 +1,4 @@
-"""What the tests of security share: a broker that authenticates, connections of users, entries by hand."""
+"""Shared by the tests of security: a broker with authentication, connections of users, ACL entries by requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSIONS = {row.key: row.max_version for row in native.api_table()}
 ROOT = "root"
 
 NEVER_SECONDS = 60.0
-"""For what happens at once; only a failure waits so long."""
+"""For immediate conditions; only a failure waits so long."""
 
 
 def password_of(user: str) -> str:
@@ -56,7 +56,7 @@ def port_of(broker: Broker, listener: str) -> int:
 
 
 def call(client: WireClient, request: Any, version: int | None = None) -> Any:
-    """In the highest version, unless told otherwise."""
+    """In the highest version by default."""
     schema = native.message_schema(type(request).__name__)
     assert schema is not None
     key = schema.api_key

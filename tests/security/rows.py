@@ -56,9 +56,9 @@ class Row(NamedTuple):
     topic: bool = True
     """The topic must exist."""
     instead: Grant | None = None
-    """Another right that is enough: who is denied the one is denied this, too."""
+    """Another sufficient permission: a user who is denied the first is denied this one, too."""
     before: Callable[[str, Uuid], Any] | None = None
-    """What a super user does first, once."""
+    """Requests that a super user sends once before the case."""
 
     def resource(self, kind: ResourceType, name: str) -> str:
         """The name of the resource of a grant."""
@@ -315,7 +315,7 @@ def _reassign(name: str, _id: Uuid) -> Any:
 
 
 THIS_CLUSTER = "this cluster"
-"""Stands for the broker's cluster id in a request."""
+"""Placeholder for the broker's cluster id in a request."""
 
 
 def _begin(name: str, topic_id: Uuid) -> Any:

@@ -1,4 +1,4 @@
-"""Clients whose certificates say who they are: names, rights by these names, and certificates that are refused."""
+"""Clients with certificates: their principals, permissions by these names, and refused certificates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def broker(authority: Authority) -> Iterator[Broker]:
-    """SSL wants a certificate and has rules; ASKED asks for one and has none."""
+    """SSL requires a certificate and has mapping rules; ASKED requests one and has none."""
     with Broker(
         {
             "listeners": "SSL://127.0.0.1:0,ASKED://127.0.0.1:0",
@@ -60,7 +60,7 @@ def showing(authority: Authority, identity: Path | None) -> ssl.SSLContext:
 
 
 def metadata_code(broker: Broker, listener: str, context: ssl.SSLContext, topic: str) -> int:
-    """What a client hears that asks for a topic."""
+    """Errors for a client that requests a topic."""
     client = through_tls(port_of(broker, listener), context)
     asked = m.MetadataRequest(topics=[m.MetadataRequest_MetadataRequestTopic(name=topic)])
     answer = call(client, asked)
@@ -77,7 +77,7 @@ def test_rights_go_by_the_name_that_a_certificate_has(broker: Broker, authority:
     ]
     create_acls(admin, *everything)
     etl = showing(authority, authority.identity("etl", ETL))
-    # The rule makes a name of it; where there is no rule the subject is the name.
+    # The rule maps the subject to a name; without a rule the subject is the name.
     assert metadata_code(broker, "SSL", etl, "orders") == 0
     assert metadata_code(broker, "SSL", etl, "by-subject") == TOPIC_AUTHORIZATION_FAILED
     assert metadata_code(broker, "ASKED", etl, "by-subject") == 0
@@ -116,7 +116,8 @@ def test_clients_show_their_certificates(broker: Broker, authority: Authority, t
 
 
 def refused(broker: Broker, listener: str, context: ssl.SSLContext, address: str = "127.0.0.1") -> None:
-    """TLS 1.3 lets a client hear it at its first answer only. `address`: each has one line a minute."""
+    """TLS 1.3 shows the client the refusal only with the first response. `address`: the log has one line a minute for
+    each."""
 
     def heard() -> bytes:
         place = ("127.0.0.1", port_of(broker, listener))
@@ -144,7 +145,7 @@ def test_certificates_that_are_not_acceptable(broker: Broker, authority: Authori
     says("on listener ASKED closed: the TLS handshake failed: a certificate has expired ")
     says("by this machine's clock: that of CN=expired, serial number ")
     refused(broker, "SSL", showing(authority, expired))
-    # What a client writes there is his affair, and no line of its own.
+    # The client controls this text, and it must not create a log line of its own.
     stranger = Authority(tmp_path / "others", "others").identity("root", "/O=two\nlines/CN=" + "x" * 60)
     refused(broker, "SSL", showing(authority, stranger), "127.0.0.2")
     who = r"CN=" + "x" * 60 + r",O=two\nlines, serial number "

@@ -1,4 +1,4 @@
-"""Real clients: the three mechanisms, wrong passwords, and what entries deny them."""
+"""Real clients: the three mechanisms, wrong passwords, and operations that ACL entries deny."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def broker() -> Iterator[Broker]:
 
 
 def check(outcomes: Sequence[tuple[str, str]], stranger: str, topic: str, group: str) -> None:
-    """What each login must come to; errors are compared by a part of their names."""
+    """The expected result of each login; errors are compared by a part of their names."""
     found = dict(zip(LOGINS, outcomes, strict=True))
     for one in GOOD:
         assert found[one] == ("ok", "ok"), one
@@ -110,7 +110,7 @@ def test_aiokafka(broker: Broker) -> None:
 def outcomes_of(
     command: Sequence[str], bootstrap: str, group: str, logins: Sequence[str] = LOGINS
 ) -> list[tuple[str, str]]:
-    """What a program prints of how writing and reading went, for each login."""
+    """A program's output about its writes and reads, for each login."""
     done = subprocess.run(
         [*command, bootstrap, TOPIC, group, *logins],
         capture_output=True,
@@ -163,7 +163,7 @@ def test_kafka_acls(broker: Broker) -> None:
 
 @pytest.mark.checklist("G13")
 def test_kafka_configs(broker: Broker) -> None:
-    """Gives a user a password, and shows that the user has one."""
+    """Set a user's password, and check that the user has credentials."""
     admin = str(broker.data_dir.parent / "admin.properties")
     config = ["--bootstrap-server", broker.bootstrap, "--command-config", admin]
     user = ["--entity-type", "users", "--entity-name", "by-tool"]

@@ -1,5 +1,5 @@
-"""Delegation tokens (KIP-48): Kafka's tool in all its commands, clients that log in by one, who may do what, and the
-end of a token."""
+"""Delegation tokens (KIP-48): all commands of Kafka's tool, clients that log in with a token, permissions, and expiry.
+"""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def der(pem: bytes) -> bytes:
         ("keytool legacy", "pkcs12", None),
         ("jks", "JKS", KEY_PASSWORD),
         ("jks, one password", "JKS", None),
-        # As Java: told apart by what they are.
+        # As in Java: the two kinds are recognized by their content.
         ("keytool", "JKS", None),
         ("jks", "PKCS12", KEY_PASSWORD),
     ],
@@ -243,7 +243,7 @@ def test_listeners_with_each_kind(stores: Mapping[str, Path], authority: Authori
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
 @pytest.mark.parametrize("curve", ["secp256r1", "secp384r1"])
 def test_elliptic_keys_that_java_made(tmp_path: Path, kind: str, curve: str) -> None:
-    """keytool writes them without their public half, which TLS asks for."""
+    """keytool writes them without their certificate, which TLS needs."""
     store, trusted = tmp_path / "store", tmp_path / "trusted.pem"
     where = ("-alias", "own", "-keystore", str(store), "-storetype", kind)
     names = ("-dname", "CN=broker", "-ext", "SAN=ip:127.0.0.1,dns:localhost")

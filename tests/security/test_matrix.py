@@ -18,7 +18,7 @@ from tests.security.rows import DENIED, EXEMPT, ROWS, THIS_CLUSTER, C, G, Row, U
 REFUSED_CASES = ("none", "other", "host", "deny", "deny_prefix")
 PERMITTED_CASES = ("literal", "prefix", "wildcard", "all", "super")
 CASES = (*REFUSED_CASES, *PERMITTED_CASES)
-"""Refusals come first: some of the requests, once permitted, remove what the others ask about."""
+"""Refusals come first: some requests, once permitted, remove objects that other requests need."""
 
 
 def user_of(number: int, case: str) -> str:
@@ -66,7 +66,7 @@ def here(broker: Broker, request: Any) -> Any:
 
 
 def entries(number: int, row: Row, case: str) -> Iterator[m.CreateAclsRequest_AclCreation]:
-    """What a user of the case has: everything that the row needs besides, and the case's share of the right."""
+    """The user's permissions in a case: all others that the row needs, and the case's part of the tested one."""
     user, name = user_of(number, case), name_of(number)
     kind, operation = row.needs
     resource = row.resource(kind, name)

@@ -1,4 +1,4 @@
-"""What the metrics tell of authentication."""
+"""Metrics of authentication."""
 
 from __future__ import annotations
 

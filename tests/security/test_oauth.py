@@ -144,7 +144,7 @@ def test_hostile_tokens_have_one_line_each(broker: Broker, provider: IdentityPro
 
 @pytest.mark.checklist("G13")
 def test_a_token_by_a_new_key_waits_for_it(broker: Broker, provider: IdentityProvider) -> None:
-    """Nobody is refused because the provider has begun to sign with another key."""
+    """No client is refused because the provider has begun to sign with another key."""
     kept = dict(provider.keys)
     fresh = ECKey.generate_key("P-256", {"kid": "fresh"})
     provider.keys = {"fresh": fresh, **kept}
@@ -153,7 +153,7 @@ def test_a_token_by_a_new_key_waits_for_it(broker: Broker, provider: IdentityPro
         client = begun(broker)
         return not said(client, provider.token("alice")).auth_bytes and works(client)
 
-    # Strangers' tokens before may have had the provider asked just now: it is not asked again at once.
+    # Earlier unknown tokens may have caused a fetch of keys just now: the next fetch waits.
     until(lambda: enters() or time.sleep(0.2))
     assert len(provider.asked) < 10
     provider.keys = kept
@@ -184,7 +184,7 @@ def by_secret(broker: Broker, provider: IdentityProvider, secret: str = SECRET) 
 
 
 def test_our_own_client(broker: Broker, provider: IdentityProvider, tmp_path: Path) -> None:
-    """By a client's name and secret, a file, a function; the token is asked for once for all connections."""
+    """By client id and secret, a file, or a function; all connections share one token request."""
     topic = f"{TOPIC}-own"
     asked = provider.asked.count("/token")
     with blocking.Producer(by_secret(broker, provider)) as producer:
@@ -209,7 +209,7 @@ def test_our_own_client(broker: Broker, provider: IdentityProvider, tmp_path: Pa
 
 
 def test_native_clients(broker: Broker, provider: IdentityProvider, tmp_path: Path) -> None:
-    """Those of `format("pybroker")`: a token in a file, read at each login."""
+    """The clients of `format("pybroker")`: a token in a file, read at each login."""
     file = tmp_path / "token"
     settings = {**settings_of(broker), "sasl.oauthbearer.token.endpoint.url": file.as_uri()}
     texts = {name: str(value) for name, value in settings.items()}
@@ -252,7 +252,7 @@ def test_the_command(broker: Broker, provider: IdentityProvider, tmp_path: Path)
 
 
 def test_confluent_kafka(broker: Broker, provider: IdentityProvider) -> None:
-    """librdkafka, by its callback; it logs in again before its token ends, and goes on."""
+    """librdkafka with its callback; it logs in again before its token ends, and continues."""
     asked: list[str] = []
 
     def token(config: str) -> tuple[str, float]:

@@ -1,4 +1,4 @@
-"""Which tokens are good, which keys are used, and what is said of the others: no broker, no network."""
+"""Valid and invalid tokens, the keys for them, and the log lines about refusals: no broker, no network."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_claims_that_are_not_as_expected(changes: dict[str, Any], told: str) -> 
 
 
 def test_hostile_tokens() -> None:
-    """`none`, a secret made of the public key, keys of others: whatever the header says, nothing but a signature by one
-    of the provider's keys counts."""
+    """`none`, the public key as a secret, foreign keys: whatever the header says, only a signature by one of the
+    provider's keys counts."""
     assert "alg='none' is not supported" in problem(signed(None, {"alg": "none", "kid": "first"}, claims()))
     assert "alg='nOnE'" in problem(signed(None, {"alg": "nOnE"}, claims()))
     unsigned = signed(None, {"alg": "HS256", "kid": "first"}, claims()).rstrip(".")

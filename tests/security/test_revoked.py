@@ -33,7 +33,7 @@ API_VERSIONS = bytes.fromhex("0000000e0012000000000001000474657374")
 
 
 class Listener:
-    """What a listener that wants certificates is set up with, and the list that it asks."""
+    """Settings of a listener that requires certificates, and its revocation list."""
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority(folder / "authority")
@@ -71,7 +71,7 @@ def broker(listener: Listener) -> Iterator[Broker]:
 
 
 def is_served(port: int, context: ssl.SSLContext) -> bool:
-    """TLS 1.3 lets a client hear of it at its first answer only."""
+    """TLS 1.3 shows the client the refusal only with the first response."""
     try:
         with through_tls(port, context) as client:
             return bool(call(client, m.ApiVersionsRequest(), 0).error_code == 0)
@@ -99,7 +99,7 @@ def test_who_shows_a_revoked_certificate_is_refused_and_named(
 
 
 def test_a_client_hears_which_it_is(broker: Broker, listener: Listener) -> None:
-    """The alert says it, TLS 1.2 before anything else."""
+    """The alert names it, in TLS 1.2 during the handshake."""
     with pytest.raises(ssl.SSLError, match="revoked"):
         through_tls(broker.port, listener.showing(listener.bad, "TLSv1.2"))
 
@@ -146,7 +146,7 @@ def test_no_list_of_the_authority_and_one_out_of_date_vouch_for_nobody(listener:
         old.rename(listener.list)
         until(lambda: lines(broker, "reloaded the files of a listener's ssl.* settings"))
         assert not is_served(broker.port, listener.showing(listener.good))
-        # The line comes once a minute and address; another address tells it now.
+        # The line appears once a minute for each address; another address logs it now.
         plain = socket.create_connection(("127.0.0.1", broker.port), source_address=("127.0.0.9", 0))
         with plain, contextlib.suppress(ssl.SSLError, ConnectionError):
             listener.showing(listener.good).wrap_socket(plain, server_hostname="localhost").recv(1)
@@ -192,7 +192,7 @@ def test_a_crowd_with_a_revoked_certificate_costs_little(broker: Broker, listene
 
 @pytest.fixture
 def revoked_broker(listener: Listener, tmp_path: Path) -> Iterator[tuple[Broker, dict[str, str]]]:
-    """A broker whose certificate is revoked, and a client's settings that know it not yet."""
+    """A broker with a revoked certificate, and a client's settings without the revocation list."""
     own = {name: text for name, text in listener.settings.items() if name not in ("ssl.crl.location",)}
     with Broker({**own, "ssl.client.auth": "none", "auto.create.topics.enable": "true"}) as broker:
         nobody = listener.authority.revoked(place=tmp_path / "nobody.pem")
@@ -223,7 +223,7 @@ def by_cli(settings: Mapping[str, str], folder: Path) -> tuple[int, str]:
 def test_clients_refuse_a_broker_whose_certificate_is_revoked(
     revoked_broker: tuple[Broker, dict[str, str]], listener: Listener, tmp_path: Path
 ) -> None:
-    """pybroker.client, the CLI, Spark's client; and librdkafka, whose name for it is the same."""
+    """pybroker.client, the CLI, Spark's client; and librdkafka, which has the same name for it."""
     _, settings = revoked_broker
     assert asyncio.run(listed(settings)) >= 0
     assert by_cli(settings, tmp_path)[0] == 0

@@ -1,4 +1,4 @@
-"""What entries mean where names, ids, incarnations and open connections meet."""
+"""Effects of ACL entries on names, ids, incarnations and open connections."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_by_id_the_name_is_never_told(broker: Broker, root: WireClient, version:
     known, unknown = call(eve, request).responses
     assert (known.error_code, known.name, known.topic_id) == (TOPIC_DENIED, None, topic_id)
     assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
-    # Who may describe it is told which topic he may not delete.
+    # A user who may describe the topic learns which topic it may not delete.
     create_acls(root, entry("eve", OP.DESCRIBE, TOPIC, name))
     known, _ = call(eve, request).responses
     assert (known.error_code, known.name) == (TOPIC_DENIED, name)
@@ -161,7 +161,7 @@ def test_a_removed_entry_ends_open_sessions_and_waits(broker: Broker, root: Wire
     answer = waiting.receive()
     assert set(codes(answer)) - {0} == {TOPIC_DENIED}
     assert all(not part.records for topic in answer.responses for part in topic.partitions)
-    # And given again it is in force when the call is answered.
+    # And restored, it applies when the request is answered.
     create_acls(root, entry("bob", OP.READ, TOPIC, "watched"))
     assert set(codes(call(bob, _fetch("", topic_id)))) == {0}
 
@@ -283,7 +283,7 @@ def test_entries_and_users_survive_a_restart(tmp_path: Path) -> None:
         users = call(root, m.DescribeUserScramCredentialsRequest(users=None)).results
         assert sorted(user.user for user in users) == sorted(names)
         answer = call(login(broker, "ann"), m.HeartbeatRequest(group_id="x", member_id="m"))
-        # In force again: nobody coordinates the group, but she is not refused.
+        # It applies again: the group has no coordinator yet, but the request is not refused.
         assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 

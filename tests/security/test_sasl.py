@@ -1,4 +1,4 @@
-"""SASL on the wire: PLAIN, SCRAM, the old framing, re-authentication, and what strangers try."""
+"""SASL on the wire: PLAIN, SCRAM, the old framing, re-authentication, and attacks."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_strangers_may_send_little(broker: Broker) -> None:
     client = WireClient(port_of(broker, "SASL"))
     client.send_bytes(struct.pack(">i", 1 << 30))
     assert client.is_closed_by_peer()
-    # Who has authenticated may send more.
+    # An authenticated client may send larger requests.
     client = login(broker, "bob")
     assert call(client, m.MetadataRequest(topics=[m.MetadataRequest_MetadataRequestTopic(name="n" * 2000)])).topics
 

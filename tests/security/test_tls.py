@@ -1,6 +1,5 @@
-"""Listeners with TLS: real clients write and read through them, and what is no TLS ends at once, with a line in the
-log.
-"""
+"""Listeners with TLS: real clients write and read through them, and connections without TLS are closed at once, with a
+log line."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def inline(pem: str, kind: str) -> str:
-    """One block of a PEM file as it stands in a settings file: in one line."""
+    """One block of a PEM file in the form of a settings file: on one line."""
     begin, end = f"-----BEGIN {kind}-----", f"-----END {kind}-----"
     body = pem.partition(begin)[2].partition(end)[0]
     return " ".join(f"{begin}{body}{end}".split("\n"))
@@ -203,7 +202,7 @@ def test_many_connections_at_once_and_none_stays(broker: Broker, authority: Auth
 
 
 def ended(plain: socket.socket) -> bytes:
-    """What comes until the broker ends the connection."""
+    """Return the bytes until the broker closes the connection."""
     plain.settimeout(GIVE_UP_S)
     got = b""
     with contextlib.suppress(ConnectionResetError):
@@ -258,7 +257,7 @@ def test_a_plaintext_client_is_told_in_words_and_gets_nothing_else(
     made = m.CreateTopicsRequest_CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
     answer = asked(m.CreateTopicsRequest(topics=[made]))
     assert [one.error_message for one in answer.topics] == [words]
-    # Before a password is sent that everybody could read; and if it was sent, nobody looks at it.
+    # Refused before the password is sent in the clear; a password that was sent anyway is not checked.
     for version in (0, 1):
         answer = asked(m.SaslHandshakeRequest(mechanism="PLAIN"), version)
         assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -316,7 +315,7 @@ def test_a_connection_that_is_cut_or_half_closed_is_gone(broker: Broker, authori
             secured.unwrap().close()
         else:
             secured.shutdown(socket.SHUT_WR)
-            # What comes are the tickets for another session, and the broker's own end.
+            # The broker sends session tickets, and its close alert.
             ended(secured)
             secured.close()
 
@@ -344,7 +343,7 @@ def test_records_that_were_changed_on_the_way_end_the_connection(broker: Broker,
 def test_a_client_that_expects_another_name_or_authority(
     broker: Broker, authority: Authority, tmp_path: Path
 ) -> None:
-    """It goes, with one line; whatever name it asks for (SNI), the listener has one certificate."""
+    """It is closed with one log line; the listener has one certificate for every requested name (SNI)."""
     other = Authority(tmp_path / "other", "other")
     for context, name in ((trusting(authority), "elsewhere.example"), (trusting(other), "localhost")):
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -358,7 +357,7 @@ def test_a_client_that_expects_another_name_or_authority(
 
 
 def test_nobody_negotiates_again(broker: Broker, authority: Authority) -> None:
-    """A client of TLS 1.2 that asks for it, which would cost the broker handshakes without end on one connection."""
+    """A client of TLS 1.2 that requests renegotiation, which could cause unlimited handshakes on one connection."""
     command = ["openssl", "s_client", "-tls1_2", "-CAfile", str(authority.certificate), "-connect"]
     done = subprocess.run(
         [*command, address_of(broker, "LOGIN")], input=b"R\n", capture_output=True, timeout=GIVE_UP_S, check=False

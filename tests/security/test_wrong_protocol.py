@@ -1,7 +1,6 @@
-"""Real clients whose `security.protocol` is not the listener's, of SASL or TLS: each gives up at once, and says so.
-
-Apache Kafka ends such connections without a word: clients try again until their time is up, and say only that.
-"""
+"""Real clients whose `security.protocol` differs from the listener's, for SASL or TLS: each gives up at once and
+reports the reason. Apache Kafka closes such connections without an error: clients retry until their timeout, and report
+only that."""
 
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ def test_java_without_login_and_with_tls(broker: Broker) -> None:
 def test_tools_without_login(broker: Broker) -> None:
     for tool, arguments, words in (
         ("kafka-topics", ["--create", "--topic", "new"], WORDS),
-        # This one leaves out what it was told.
+        # This client does not report the text of the error.
         ("kafka-consumer-groups", ["--describe", "--group", GROUP], "SaslAuthenticationException"),
     ):
         try:
@@ -123,7 +122,7 @@ def test_confluent_kafka_without_tls(tls_broker: Broker) -> None:
 
 
 def test_confluent_kafka_that_would_send_its_password_as_it_is(tls_broker: Broker) -> None:
-    """It hears which setting is wrong before it sends the password."""
+    """It learns which setting is wrong before it sends the password."""
     said: list[str] = []
     producer = confluent_kafka.Producer(
         {

@@ -1,4 +1,4 @@
-"""Sparks of several processes on this machine, from what `pip install pyspark` brings."""
+"""Spark clusters of several processes on this machine, from `pip install pyspark`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def driver(command: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver with what it writes in `folder`/driver.log; what is left of it at the end is killed."""
+    """A driver with its output in `folder`/driver.log; processes that remain at the end are killed."""
     with (folder / "driver.log").open("ab") as log:
         child = subprocess.Popen(
             command,

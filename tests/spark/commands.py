@@ -34,7 +34,7 @@ class Done:
 
     @property
     def told(self) -> Any:
-        """What a command that succeeds wrote, JSON."""
+        """The output of a successful command, as JSON."""
         assert self.code == 0, self.err
         return json.loads(self.out)
 
@@ -46,7 +46,7 @@ class Done:
 
 
 def run_all(broker: BrokerProcess, commands: Mapping[str, Sequence[str]], timezone: str) -> dict[str, Done]:
-    """How each command ended, by the name that it has here. Nothing may be written past them, by the JVM say."""
+    """The result of each command, by its name here. Nothing else, for example from the JVM, may be printed."""
     asked = [[*each, "--bootstrap-server", broker.bootstrap] for each in commands.values()]
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.commands"],
@@ -62,7 +62,7 @@ def run_all(broker: BrokerProcess, commands: Mapping[str, Sequence[str]], timezo
 
 
 def apart(stderr: str) -> tuple[str, str]:
-    """What a command says of itself, and of its progress."""
+    """A command's messages about itself and its progress."""
     lines = stderr.splitlines(keepends=True)
     told, moving = ("".join(line for line in lines if bool(PROGRESS.search(line)) == which) for which in (False, True))
     return told, moving

@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
-    """With Spark's own connector beside ours; a failed task is tried again, as on a cluster."""
+    """With Spark's own connector beside pybroker's; a failed task is retried, as on a cluster."""
     session = roundtrip_spark.session(connector.connector_jars(), master="local[2,4]")
     yield session
     session.stop()

@@ -20,14 +20,14 @@ OURS, SPARKS = "pybroker", "kafka"
 PARTITIONS = 3
 KNOWN_WITHIN_S = 120.0
 STARTED_WITHIN_S = 300.0
-# Spark gives the Python worker of a streaming source 10 s to start, and no setting changes that.
+# Spark gives the Python worker of a streaming source 10 s to start; no setting changes that.
 BUSY = "Python worker failed to connect back"
 BATCHES = {"kafka.batch.size": "20000"}
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a topic holds, added up so that equal contents are equal numbers, whatever the order between partitions."""
+    """A topic's contents as sums, so that equal contents have equal numbers, whatever the order between partitions."""
 
     records: int
     keys: int
@@ -86,7 +86,7 @@ class Jobs:
         )
 
     def write(self, frame: DataFrame, topic: str, connector: str = OURS, **options: str) -> None:
-        """Appends; ours with `mode=append` unless told otherwise."""
+        """Append; pybroker's connector uses `mode=append` by default."""
         given = {"kafka.bootstrap.servers": self.bootstrap, "topic": topic, **_dotted(options)}
         if connector == OURS:
             given.setdefault("mode", "append")
@@ -100,7 +100,7 @@ class Jobs:
         return self.spark.read.format(connector).options(**given).load()
 
     def contents(self, topic: str, connector: str = OURS, **options: str) -> Contents:
-        """What a connector finds in a topic."""
+        """The records that a connector reads from a topic."""
         return Contents.of(self.read(topic, connector, **options))
 
     def values(self, topic: str, connector: str = OURS, **options: str) -> list[str]:
@@ -166,5 +166,5 @@ def check_both_ways(jobs: Jobs, topic: str, count: int, **options: str) -> None:
 
 
 def _dotted(options: dict[str, str]) -> dict[str, str]:
-    """`kafka_acks` stands for `kafka.acks`: keyword arguments have no dots."""
+    """`kafka_acks` means `kafka.acks`: keyword arguments have no dots."""
     return {(name.replace("_", ".") if name.startswith("kafka_") else name): value for name, value in options.items()}

@@ -1,4 +1,4 @@
-"""A Spark job in a driver of its own, for tests that kill it or a part of it: `python -m tests.spark.one_job '{…}'`."""
+"""A Spark job in its own driver, for tests that kill it or a part of it: `python -m tests.spark.one_job '{…}'`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Job:
     conf: dict[str, str] = field(default_factory=dict)
 
     def command(self) -> list[str]:
-        """What runs it."""
+        """Run the job."""
         return [sys.executable, "-m", "tests.spark.one_job", json.dumps(asdict(self))]
 
 

@@ -91,7 +91,7 @@ def test_streams_run_both_ways(there: Jobs, topic: str, tmp_path: Path) -> None:
 
 
 def test_exactly_once_is_refused_with_what_to_do_instead(there: Jobs, topic: str, tmp_path: Path) -> None:
-    """Apache Kafka has no staged ingest: a batch says so before a task runs, a stream in its first micro-batch."""
+    """Apache Kafka has no staged ingest: a batch reports that before a task runs, a stream in its first micro-batch."""
     there.create(topic)
     told = "the brokers do not support staged ingest, which mode=exactly-once requires; mode=append works"
     with pytest.raises(Exception, match=told):
@@ -114,7 +114,7 @@ def _tls(kafka: Kafka) -> dict[str, str]:
 def test_tls_is_given_in_the_words_of_sparks_connector(
     spark: SparkSession, kafka: Kafka, there: Jobs, topic: str
 ) -> None:
-    """A truststore; and with a keystore where the broker asks who is there (mTLS)."""
+    """A truststore, and a keystore if the broker requests client certificates (mTLS)."""
     there.create(topic)
     mutual = {
         **_tls(kafka),
@@ -133,7 +133,7 @@ def test_tls_is_given_in_the_words_of_sparks_connector(
 
 @pytest.mark.parametrize("name", ["ssl.truststore.location", "ssl.keystore.location", "ssl.ca.location"])
 def test_a_file_that_cannot_be_used_is_named_with_its_setting(kafka: Kafka, tmp_path: Path, name: str) -> None:
-    """As the client of a task and of the driver says it: no such file, and one that holds nothing of the kind."""
+    """Errors of a task's client and of the driver: no such file, and a file with other contents."""
     empty = tmp_path / "empty.pem"
     empty.write_text("none")
     base = {"bootstrap.servers": kafka.mutual, "security.protocol": "SSL"}
@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_setting(kafka: Kafka, tmp_
 
 
 def test_who_cannot_be_trusted_is_said(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
-    """A broker of another authority, and a client without a certificate where one is asked for."""
+    """A broker of another CA, and a client without the required certificate."""
     short = {"kafka_request_timeout_ms": "15000", "kafka_delivery_timeout_ms": "15000"}
     stranger = Authority(tmp_path, "stranger")
     other = {**_tls(kafka), "kafka_ssl_truststore_location": str(stranger.certificate)}

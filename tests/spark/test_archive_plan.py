@@ -1,4 +1,4 @@
-"""Which offsets are in which part of an archive, and what a folder remembers of it."""
+"""The offsets in each part of an archive, and the state that a folder keeps."""
 
 from __future__ import annotations
 

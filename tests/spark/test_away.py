@@ -1,4 +1,4 @@
-"""What the driver asks for itself, while brokers close idle connections, are away, or stay away."""
+"""The driver's own requests while brokers close idle connections, are down for a while, or stay down."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ def reader(bootstrap: str, **options: str) -> StreamReader:
 
 
 def _writers(bootstrap: str) -> list[Callable[[], object]]:
-    """Makes writers as Spark does: that asks the broker for the topic, a batch writer also begins an ingest."""
+    """Create writers as Spark does: creation requests the topic from the broker, and a batch writer also begins an
+    ingest."""
     schema = DefaultSource({"kafka.bootstrap.servers": bootstrap, "subscribe": "t", "columns": "value"}).schema()
     options = write_options({"kafka.bootstrap.servers": bootstrap, "topic": "t"})
     return [lambda: BatchWriter(options, schema), lambda: StreamWriter(options, schema)]
 
 
 def test_a_stream_outlives_the_brokers_limit_of_idle_connections(start_broker: StartBroker) -> None:
-    """A query without new records for `connections.max.idle.ms` (10 minutes by default) goes on."""
+    """A query without new records for `connections.max.idle.ms` (10 minutes by default) continues."""
     broker = start_broker({"connections.max.idle.ms": "1000"})
     Confluent(broker.bootstrap).create_topic("t", 1)
     stream = reader(broker.bootstrap, **{"kafka.delivery.timeout.ms": "1"})

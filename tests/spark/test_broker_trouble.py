@@ -1,4 +1,4 @@
-"""The broker dies under a Spark job: it comes back and nothing is lost or doubled, or it does not and the job fails."""
+"""The broker dies during a Spark job: if it returns, no record is lost or duplicated; if not, the job fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = "key string, value string"
 
 
 def _save(jobs: Jobs, topic: str, begun: Path, go: Path, **options: str) -> None:
-    """A job whose first task stops after some batches, until told to go on."""
+    """A job whose first task stops after some batches, until it is released."""
 
     def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -42,7 +42,7 @@ def _save(jobs: Jobs, topic: str, begun: Path, go: Path, **options: str) -> None
 
 
 def _when(begun: Path, go: Path, happens: Callable[[], object]) -> None:
-    """Runs beside the job."""
+    """Run beside the job."""
     give_up = time.monotonic() + WAIT_S
     while not begun.exists():
         assert time.monotonic() < give_up, "the job did not begin"
@@ -64,7 +64,7 @@ def beside() -> Iterator[ThreadPoolExecutor]:
 def test_a_broker_that_is_killed_during_a_job_costs_nothing(
     jobs: Jobs, topic: str, start_broker: StartBroker, tmp_path: Path, beside: ThreadPoolExecutor
 ) -> None:
-    """kill -9 and a restart while rows are staged: what was answered is still staged, the rest is sent again."""
+    """kill -9 and a restart while rows are staged: acknowledged rows are still staged, the others are sent again."""
     broker = start_broker()
     there = Jobs(jobs.spark, broker.bootstrap)
     there.create(topic)

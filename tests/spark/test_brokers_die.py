@@ -1,4 +1,4 @@
-"""Leaders die under Spark's writes to a cluster of brokers: they go on at others, and every row is there once."""
+"""Leaders die during Spark's writes to a cluster: the writes continue at other leaders, and every row is there once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.fixture
 def cluster_jobs(spark: SparkSession, cluster: BrokerCluster) -> Iterator[Jobs]:
-    """Jobs against all of them; what is killed is back after the test."""
+    """Jobs on all brokers; killed brokers are restarted after the test."""
     yield Jobs(spark, cluster.bootstrap)
     for broker in cluster.brokers.values():
         if not broker.running:

@@ -1,4 +1,4 @@
-"""`pybroker archive`: what is in the files, and what the command says."""
+"""`pybroker archive`: the contents of the files, and the command's output."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _parts(done: Done) -> list[tuple[object, ...]]:
 
 
 def test_an_archive_holds_every_record_and_where_it_came_from(archives: dict[str, Done], folder: Path) -> None:
-    """Parquet with lineage columns; the summary says which offsets."""
+    """Parquet with lineage columns; the summary has the offsets."""
     assert _parts(archives["all"]) == [(0, 0, 49, 50), (1, 0, 49, 50)]
     rows = sorted(pq.read_table(folder / "all").to_pylist(), key=lambda row: (row["_partition"], row["_offset"]))
     assert [row["_offset"] for row in rows] == [*range(50), *range(50)]
@@ -91,7 +91,7 @@ def test_a_partition_without_records_of_that_time_adds_nothing(archives: dict[st
 
 
 def test_the_summary_counts_what_the_run_wrote(archives: dict[str, Done], folder: Path) -> None:
-    """Not what was in the folder before."""
+    """Without earlier contents of the folder."""
     assert _parts(archives["some"]) == [(0, 3, 4, 2), (1, None, None, 0)]
     assert pq.read_table(folder / "half").num_rows == 5 + 2
 
@@ -103,7 +103,7 @@ def test_a_topic_may_have_a_name_like_an_id(archives: dict[str, Done], folder: P
 
 
 def test_mistakes_are_one_line(archives: dict[str, Done], folder: Path) -> None:
-    """What the user gave is named, in the user's words."""
+    """Errors repeat the user's input."""
     assert archives["there"].line().startswith(f"file://{folder}/name already exists; use --mode append to add to it")
     assert archives["no topic"].line().startswith("there is no topic archive-nothing in cluster")
     assert archives["no id"].line().startswith(f"there is no topic {LIKE_AN_ID[::-1]} in cluster")

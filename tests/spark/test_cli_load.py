@@ -1,4 +1,4 @@
-"""`pybroker ingest load`: which bytes come out of which files, and what it says about those that it refuses."""
+"""`pybroker ingest load`: the bytes from each file, and the messages about refused files."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _values(broker: BrokerProcess, topic: str) -> list[tuple[bytes | None, bytes
 
 
 def test_a_mistake_is_one_line_of_a_process(broker: BrokerProcess, tmp_path: Path) -> None:
-    """No traceback, and nothing of what the JVM says when it starts."""
+    """No traceback, and none of the JVM's messages at its start."""
     Confluent(broker.bootstrap).create_topic("load-nothing-into", PARTITIONS)
     (tmp_path / "bad.parquet").write_text("this is no file of columns at all\n")
     command = [sys.executable, "-m", "pybroker", "ingest", "load", str(tmp_path / "bad.parquet"), *SPARK]
@@ -144,7 +144,7 @@ def test_values_of_csv_stay_as_they_are(broker: BrokerProcess, loads: dict[str, 
 
 
 def test_a_line_that_cannot_be_read_ends_the_load(broker: BrokerProcess, loads: dict[str, Done]) -> None:
-    """Unless asked otherwise, nothing is loaded, and file and line are named."""
+    """By default nothing is loaded, and the message names file and line."""
     assert (
         "load files0/short.csv. [MALFORMED_CSV_RECORD] Malformed CSV record: 3 (to load the" in loads["short"].line()
     )
@@ -180,7 +180,7 @@ def test_timestamps_in_avro_know_no_zone(broker: BrokerProcess, loads: dict[str,
 
 
 def test_an_ingest_is_known_by_topic_and_id(loads: dict[str, Done]) -> None:
-    """The summary is that of the load, and JSON is one document."""
+    """The summary matches the load, and JSON is one document."""
     for name, topic in (("names", "load-names"), ("dot raw", "load-dot")):
         assert (loads[name].told["topic"], loads[name].told["rows"]) == (topic, 1)
     assert {each["topic"] for each in loads["show"].told} == {"load-names", "load-dot"}
@@ -222,7 +222,7 @@ def test_the_reason_is_taken_out_of_what_spark_says() -> None:
 
 
 def test_pyspark_logs_no_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """But for those who ask for it."""
+    """Except on request."""
     for verbose in (False, True):
         quiet_pyspark(verbose=verbose)
         PySparkLogger.getLogger(PYSPARK_LOGGERS[1]).exception("no", errorClass="X")  # type: ignore[no-untyped-call]
@@ -230,7 +230,7 @@ def test_pyspark_logs_no_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_jvm_that_does_not_start_says_why() -> None:
-    """What it wrote is shown as a line."""
+    """The written data is shown as a line."""
     assert no_jvm("WARNING: x\nJAVA_HOME is not set\n") == "JAVA_HOME is not set"
     assert "check that Java is installed" in no_jvm("")
 

@@ -1,4 +1,4 @@
-"""What is left of `pybroker ingest load` and `archive` that SIGINT or SIGTERM ends."""
+"""State after SIGINT or SIGTERM ends `pybroker ingest load` or `archive`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Command:
 
     @property
     def told(self) -> str:
-        """What it has written to stderr so far."""
+        """Its stderr so far."""
         return self._stderr.read_text()
 
     @property

@@ -37,7 +37,7 @@ def _save(jobs: Jobs, frame: DataFrame, topic: str, **options: str) -> None:
 
 
 def _counts(jobs: Jobs, topic: str) -> tuple[int, Contents]:
-    """By the broker's own end offsets, and by what Spark's connector reads."""
+    """Counted by the broker's end offsets, and by reads of Spark's connector."""
     ends = jobs.client.end_offsets(topic, PARTITIONS)
     return sum(ends.values()), jobs.contents(topic, "kafka")
 
@@ -87,7 +87,7 @@ def test_a_job_that_fails_leaves_nothing_and_may_run_again(jobs: Jobs, topic: st
 
 
 def test_rows_of_a_key_keep_their_order(jobs: Jobs, topic: str) -> None:
-    """Within a partition records stand in the order of the DataFrame."""
+    """Within a partition, records have the order of the DataFrame."""
     jobs.create(topic)
     _save(jobs, _rows(jobs), topic)
     found = jobs.read(topic).selectExpr("cast(value AS string) v", "partition", "offset").collect()
@@ -146,7 +146,7 @@ def test_a_commit_that_is_repeated_is_a_success_and_an_abort_after_it_does_nothi
 
 
 def test_a_driver_that_dies_before_commit_is_fenced_by_the_next(jobs: Jobs, topic: str) -> None:
-    """The second run begins anew; the first one, should it still live, cannot commit or stage any more."""
+    """The second run begins again; the first one, if it still runs, cannot commit or stage any more."""
     jobs.create(topic)
     first = _writer(jobs, topic, topic)
     left: list[Any] = [first.write(_batches())]
@@ -160,7 +160,7 @@ def test_a_driver_that_dies_before_commit_is_fenced_by_the_next(jobs: Jobs, topi
 
 
 def test_a_driver_that_dies_after_commit_is_repeated_without_effect(jobs: Jobs, topic: str) -> None:
-    """Its successor is told that the ingest is committed: tasks write nothing, commit succeeds."""
+    """Its successor learns that the ingest is committed: tasks write nothing, commit succeeds."""
     jobs.create(topic)
     first = _writer(jobs, topic, topic)
     first.commit([first.write(_batches())])

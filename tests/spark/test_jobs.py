@@ -22,7 +22,7 @@ LATELY_MS = int(time.time()) * 1000 - 3_600_000
 
 
 def test_spark_finds_the_source_without_registration(spark: SparkSession) -> None:
-    """`pyspark_pybroker.DefaultSource` is enough, and its schema is that of Spark's source with our two ids."""
+    """`pyspark_pybroker.DefaultSource` is enough, and its schema is Spark's with pybroker's two ids."""
     assert connector.connector_jars()
     frame = spark.read.format("pybroker").options(**{"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
     theirs = spark.read.format("kafka").options(**{"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
@@ -62,7 +62,7 @@ def test_views_of_sql_are_read_and_inserted_into_and_tables_refused(jobs: Jobs, 
 
 
 def test_headers_partitions_timestamps_and_topics_come_from_columns(jobs: Jobs, topic: str) -> None:
-    """The sink's columns are those of Spark's, read back by Spark's."""
+    """The sink's columns are Spark's, and Spark's connector reads them back."""
     names = [f"{topic}-{number}" for number in range(2)]
     for name in names:
         jobs.create(name)
@@ -87,7 +87,7 @@ def test_headers_partitions_timestamps_and_topics_come_from_columns(jobs: Jobs, 
 
 
 def test_topics_are_found_by_name_pattern_assignment_and_id(jobs: Jobs, topic: str) -> None:
-    """And `columns` leaves out what is not wanted."""
+    """And `columns` selects columns."""
     topic_id = jobs.create(topic)
     jobs.create(f"{topic}-other")
     jobs.write(jobs.rows(300), topic)
@@ -101,7 +101,7 @@ def test_topics_are_found_by_name_pattern_assignment_and_id(jobs: Jobs, topic: s
 
 @pytest.mark.slow
 def test_a_range_is_given_by_offsets_or_times_under_name_or_id(jobs: Jobs, topic: str) -> None:
-    """Spark's connector gives the same for the same words, where it has them."""
+    """Spark's connector returns the same for the same options, if it has them."""
     topic_id = jobs.create(topic, 1)
     frame = jobs.spark.range(0, 100, 1, 1).selectExpr(
         "cast(id AS string) AS value", f"timestamp_millis({LATELY_MS} + id * 1000) AS timestamp"

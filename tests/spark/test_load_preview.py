@@ -1,4 +1,4 @@
-"""What `pybroker ingest load` finds out before Spark starts: no test here starts one."""
+"""Checks of `pybroker ingest load` before Spark starts: no test here starts it."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def read(broker: BrokerProcess, target: SinkTarget, partition: int, start: int, 
 def test_what_is_written_is_what_another_client_reads(
     broker: BrokerProcess, target: SinkTarget, write: Write, codec: str
 ) -> None:
-    """Keys, values, nulls, headers and times, in every compression; and what we read is the same again."""
+    """Keys, values, nulls, headers and timestamps, in every compression, are read back unchanged."""
     count = 1000
     headers = [None, [], [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]]
     rows = batch(
@@ -261,7 +261,7 @@ def test_a_topic_of_the_same_name_gets_and_gives_nothing(
 def test_a_broker_that_is_restarted_costs_nothing_but_time(
     start_broker: Callable[..., BrokerProcess], topic: str
 ) -> None:
-    """kill -9 between batches: idempotent producing sends again what was not answered, once."""
+    """kill -9 between batches: the idempotent producer repeats unacknowledged batches, which are written once."""
     broker = start_broker()
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
     found = SparkCluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
@@ -288,7 +288,8 @@ def test_the_checksum_that_commit_lists_is_over_the_batches_own(target: SinkTarg
 def test_what_is_staged_outlives_a_broker_that_is_killed(
     start_broker: Callable[..., BrokerProcess], topic: str
 ) -> None:
-    """kill -9 between appends: what was answered is still staged, the rest is sent again; commit finds all of it."""
+    """kill -9 between appends: acknowledged rows are still staged, the others are sent again; commit finds all of them.
+    """
     broker = start_broker()
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
     cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
@@ -317,9 +318,8 @@ def test_what_is_staged_outlives_a_broker_that_is_killed(
 
 
 def test_a_damaged_batch_ends_a_read_with_an_error(start_broker: Callable[..., BrokerProcess], topic: str) -> None:
-    """One byte of the log changed on disk: what lies before it comes, then an error that names the place. Never does
-    the range end as if it were all there.
-    """
+    """One byte of the log changed on disk: the records before it are returned, then an error that names the place. The
+    range never ends as if it were complete."""
     broker = start_broker()
     Confluent(broker.bootstrap).create_topic(topic, 1)
     found = SparkCluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]

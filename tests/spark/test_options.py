@@ -1,4 +1,4 @@
-"""What a user may say, and what is said to one who mistyped it."""
+"""The user's options, and the errors for misspelt ones."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_stream_has_no_ingest_id_of_the_users() -> None:
 
 
 def test_a_new_topic_is_as_the_user_or_the_broker_wants_it() -> None:
-    """−1 stands for the broker's defaults; none is made unless that is asked for."""
+    """−1 means the broker's default; a topic is created only on request."""
     given = {**HERE, "topic": "t"}
     assert write_options(given).new_topic is None
     assert write_options({**given, "createTopic": "true"}).new_topic == NewTopicOptions(-1, -1)
@@ -170,7 +170,7 @@ def test_the_driver_takes_settings_as_the_native_client_reads_them() -> None:
 @pytest.mark.parametrize("name", ["ssl.truststore.certificates", "ssl.truststore.location"])
 @pytest.mark.parametrize("held", ["", "none", "-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n"])
 def test_trust_without_a_certificate_is_refused(tmp_path: Path, name: str, held: str) -> None:
-    """In place or in a file, and before anybody is asked: nothing listens there. Nobody would be trusted."""
+    """Inline or in a file, and checked before a request: no broker listens there. No CA would be trusted."""
     file = tmp_path / "ca.pem"
     file.write_text(held)
     value, shown = (held, "") if name.endswith("certificates") else (str(file), f"={file}")
@@ -189,7 +189,7 @@ def test_bootstrap_servers_are_needed() -> None:
 
 
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
-    """A batch reads everything, a stream what is new; headers only when asked for."""
+    """A batch reads everything, a stream only new records; headers only on request."""
     batch = read_options({**HERE, "subscribe": "a, b"}, streaming=False)
     assert batch.subscription.names == ("a", "b")
     assert (batch.start.word, batch.end.word, batch.fail_on_data_loss) == ("earliest", "latest", True)

@@ -31,7 +31,7 @@ ranges = st.lists(st.builds(_range, st.integers(0, 9), st.integers(0, 99), st.in
 
 @given(ranges, st.integers(0, 20), st.integers(0, 300))
 def test_a_split_covers_every_offset_once(given_ranges: list[OffsetRange], least: int, most: int) -> None:
-    """Whatever minPartitions and maxRecordsPerPartition say."""
+    """Whatever minPartitions and maxRecordsPerPartition are."""
     cut = split(given_ranges, least, most)
     assert all(each.size > 0 for each in cut)
     assert not most or all(each.size <= most for each in cut)
@@ -130,7 +130,8 @@ def test_a_re_created_topic_is_continued_only_with_continuity() -> None:
 
 
 def test_a_deleted_topic_says_how_it_comes_back() -> None:
-    """With `failOnDataLoss=false` the others go on, and its place is kept for the time when it is undeleted."""
+    """With `failOnDataLoss=false` the other topics continue, and the position is kept in case the topic is undeleted.
+    """
     with pytest.raises(TopicChangedError, match=f"pybroker topics undelete {OLD}"):
         rules().carried_over(position(p0=5), [])
     assert rules(fail=False).carried_over(position(p0=5), []) == position(p0=5)

@@ -30,7 +30,7 @@ IN_ONE = "local[2,4]"
 
 
 def _listed(jobs: Jobs, topic_id: str, ingest_id: str) -> list[tuple[int, int]]:
-    """(state, rows) of the ingest, as the broker says it."""
+    """(state, rows) of the ingest, as the broker reports it."""
     found = ingest_steps.listed(SparkCluster({"bootstrap.servers": jobs.bootstrap}), [topic_id], ingest_id)
     return [(each.state, each.rows) for each in found]
 
@@ -50,7 +50,7 @@ def _ended(child: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _exactly_once(jobs: Jobs, topic: str, topic_id: str, ingest_id: str) -> None:
-    """By the broker's count of the ingest, by its end offsets, and by what confluent-kafka reads."""
+    """By the broker's count of the ingest, by its end offsets, and by the records that confluent-kafka reads."""
     assert _listed(jobs, topic_id, ingest_id) == [(ingest_steps.LoadState.COMMITTED, COUNT)]
     assert sum(jobs.client.end_offsets(topic, PARTITIONS).values()) == COUNT
     found = jobs.client.read(topic, PARTITIONS, COUNT)
@@ -59,7 +59,7 @@ def _exactly_once(jobs: Jobs, topic: str, topic_id: str, ingest_id: str) -> None
 
 
 def _again(jobs: Jobs, topic: str, ingest_id: str) -> None:
-    """The same load, by a driver that lives."""
+    """The same load, by a driver that survives."""
     jobs.write(jobs.rows(COUNT), topic, mode="exactly-once", ingestId=ingest_id)
 
 
@@ -108,15 +108,16 @@ def gated(jobs: Jobs, start_broker: StartBroker) -> Iterator[tuple[Gate, Jobs]]:
 def test_a_driver_that_is_killed_around_its_commit_may_be_run_again(
     topic: str, tmp_path: Path, gated: tuple[Gate, Jobs], master: str, stopped: Stopped
 ) -> None:
-    """kill -9 when all rows are staged and the commit was sent but has not arrived, or has been done but not heard of:
-    before it nothing is in the topic, after it everything; the same load again leaves it there once."""
+    """kill -9 when all rows are staged and the commit was sent: either it has not arrived, or it was executed and the
+    response is lost. Before it no row is in the topic, after it all rows; the same load again leaves each row there
+    once."""
     gate, there = gated
     topic_id = there.create(topic)
     job = Job(master, gate.address, topic, topic, COUNT, str(tmp_path))
     gate.stop(ingest_steps.COMMIT, stopped)
     with clusters.driver(job.command(), tmp_path, clusters.environment(tmp_path)) as child:
         _until(gate.reached.is_set, child, tmp_path / "driver.log")
-        # Executors are other machines: they live on until they notice.
+        # Executors are on other machines: they run until they notice.
         kill_all(tree(child.pid, spared=_is_executor))
         assert child.wait(WAIT_S) == -signal.SIGKILL
     gate.pass_on()
@@ -132,8 +133,8 @@ def test_a_driver_that_is_killed_around_its_commit_may_be_run_again(
 
 @pytest.mark.slow
 def test_a_speculative_attempt_beside_a_slow_one_counts_alone(jobs: Jobs, topic: str, tmp_path: Path) -> None:
-    """A task is held after it staged rows; Spark starts it once more on the other host, takes that result and kills
-    the first. What the loser staged is nowhere."""
+    """A task hangs after it has staged rows. Spark starts it again on the other host, takes that result and kills the
+    first. No row of the killed attempt is visible."""
     topic_id = jobs.create(topic)
     speculation = {
         "spark.speculation": "true",

@@ -1,4 +1,4 @@
-"""What commands say of their progress: tasks of Spark as they are, on a terminal and elsewhere."""
+"""The progress that commands show: real tasks of Spark, on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _until(what: Callable[[], bool]) -> None:
 
 
 class Job:
-    """A job whose tasks end when they are told to: first TASKS of them, then GROUPS that are told nothing."""
+    """A job whose tasks end on demand: first TASKS of them, then GROUPS together."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder = spark, folder
@@ -54,7 +54,7 @@ class Job:
 
 
 def test_tasks_are_counted_from_the_first_one_to_the_last(spark: SparkSession, tmp_path: Path) -> None:
-    """Those of stages that have ended, too; the next step begins at none."""
+    """Including those of ended stages; the next step begins at zero."""
     moving, job = Progress("a → b"), Job(spark, tmp_path)
     assert moving.text(moving.tasks) == "starting Spark"
 
@@ -80,7 +80,7 @@ def test_tasks_are_counted_from_the_first_one_to_the_last(spark: SparkSession, t
 
 
 def _shown(spark: SparkSession, folder: Path, *, terminal: bool) -> list[str]:
-    """What is shown until it tells of one task that has ended, and the others have not."""
+    """The output until it shows one ended task, while the others run."""
     folder.mkdir()
     out, job = io.StringIO(), Job(spark, folder)
     console = Console(file=out, force_terminal=terminal, width=200)

@@ -1,4 +1,4 @@
-"""A broker that asks who is there."""
+"""A broker that requires a login."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[tuple[BrokerProcess, str]]:
-    """pybroker with a listener in the clear, and the address of one that asks for SCRAM."""
+    """pybroker with a PLAINTEXT listener, and the address of a SCRAM listener."""
     broker = PybrokerProcess(tmp_path / "guarded")
     address = f"127.0.0.1:{free_port()}"
     broker.settings.update(
@@ -40,7 +40,8 @@ def guarded(tmp_path: Path) -> Iterator[tuple[BrokerProcess, str]]:
 
 
 def test_a_job_logs_in_by_scram(spark: SparkSession, guarded: tuple[BrokerProcess, str], topic: str) -> None:
-    """Batch both ways with `kafka.sasl.*`; a wrong password is said at once, and no password stands in the message."""
+    """A batch in both directions with `kafka.sasl.*`; a wrong password is reported at once, and no message contains a
+    password."""
     broker, address = guarded
     options = ["--mechanism", "SCRAM-SHA-512", "--password-file", "-", "--bootstrap-server", broker.bootstrap]
     command = [sys.executable, "-m", "pybroker", "users", "add", USER, *options]

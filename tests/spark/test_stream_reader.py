@@ -28,7 +28,7 @@ Plan = list[tuple[str, int, int, int]]
 
 
 class Query:
-    """A streaming query's source, and the broker behind it."""
+    """The source of a streaming query, and its broker."""
 
     def __init__(self, broker: BrokerProcess, topic: str) -> None:
         self.broker, self.topic = broker, topic
@@ -109,7 +109,7 @@ def test_records_of_a_planned_batch_that_aged_out_fail_whatever_the_policy(query
 def test_a_planned_batch_of_a_re_created_topic_is_dropped_if_asked(
     query: Query, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`onTopicRecreated=earliest`: what was not read of the old topic is gone; the next micro-batch has the new one."""
+    """`onTopicRecreated=earliest`: unread records of the old topic are gone; the next micro-batch has the new topic."""
     query.create(query.topic, 20)
     start, end = query.first_batch()
     (old,) = end["topics"]
@@ -132,7 +132,7 @@ def test_a_planned_batch_of_a_re_created_topic_is_dropped_if_asked(
 def test_a_planned_batch_of_a_deleted_topic_is_dropped_only_without_fail_on_data_loss(
     query: Query, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The message says how the topic comes back."""
+    """The message explains how to undelete the topic."""
     query.create(query.topic, 20)
     start, end = query.first_batch()
     (topic_id,) = end["topics"]
@@ -145,8 +145,8 @@ def test_a_planned_batch_of_a_deleted_topic_is_dropped_only_without_fail_on_data
 
 
 def test_a_deleted_topic_keeps_its_place(query: Query) -> None:
-    """`failOnDataLoss=false`: micro-batches pass without it; undeleted, it goes on where it was. Re-created it is
-    another topic, and that is said, however many micro-batches passed."""
+    """`failOnDataLoss=false`: micro-batches continue without the topic. After an undelete it continues at its position.
+    A re-created topic is another topic, and a warning says so, however many micro-batches have passed."""
     other = f"{query.topic}-other"
     query.create(query.topic, 10)
     query.create(other, 5)
@@ -173,7 +173,7 @@ def test_a_deleted_topic_keeps_its_place(query: Query) -> None:
 
 
 def test_what_is_not_subscribed_any_more_is_not_read(query: Query, caplog: pytest.LogCaptureFixture) -> None:
-    """A restart with fewer topics or partitions: their places leave the checkpoint, as the log says."""
+    """A restart with fewer topics or partitions: their positions leave the checkpoint, with a log line."""
     other = f"{query.topic}-other"
     query.create(query.topic, 10)
     query.create(other, 5)
@@ -194,7 +194,7 @@ def test_what_is_not_subscribed_any_more_is_not_read(query: Query, caplog: pytes
 
 
 def test_partitions_that_are_not_assigned_any_more_are_not_read(query: Query) -> None:
-    """Nor does it matter what is left of them."""
+    """The remaining ones do not matter either."""
     query.create(query.topic, 10, partitions=2)
     _, end = query.first_batch()
     query.records_gone(query.topic, 10)
@@ -219,7 +219,7 @@ def test_the_first_batch_after_a_start_does_not_wait_for_more(query: Query) -> N
 
 
 def test_no_offsets_are_committed_for_another_topic_of_the_name(query: Query) -> None:
-    """A group's offsets are kept by name here; those of the old topic would stand for records of the new one."""
+    """A group's offsets are stored by name here; offsets of the old topic would apply to records of the new one."""
     group = f"{query.topic}-group"
     query.create(query.topic, 20)
     _, end = query.first_batch()
@@ -232,7 +232,8 @@ def test_no_offsets_are_committed_for_another_topic_of_the_name(query: Query) ->
 
 
 def test_a_group_shows_no_lag_of_a_stream_that_has_caught_up(query: Query) -> None:
-    """Spark tells a source that a batch is done when it plans the next one with rows; it asks for news all the time."""
+    """Spark tells a source that a batch is complete only when it plans the next one with rows; it requests the latest
+    offsets all the time."""
     group = f"{query.topic}-group"
     query.create(query.topic, 20)
     start, end = query.first_batch()
@@ -261,7 +262,8 @@ def test_a_group_that_takes_no_offsets_does_not_stop_the_query(query: Query, cap
 def test_a_topic_that_goes_between_two_questions_does_not_end_the_query(
     query: Query, monkeypatch: pytest.MonkeyPatch, recreated: bool
 ) -> None:
-    """`latestOffset` lists the topics, then asks for their ends by name: if one has gone in between it lists again."""
+    """`latestOffset` lists the topics, then requests their ends by name: if a topic was deleted in between, it lists
+    again."""
     going = f"{query.topic}-going"
     query.create(query.topic, 3)
     query.create(going, 1)
@@ -281,7 +283,7 @@ def test_a_topic_that_goes_between_two_questions_does_not_end_the_query(
 
 
 def test_a_topic_that_is_deleted_while_a_task_looks_for_its_start_is_named(query: Query) -> None:
-    """With `failOnDataLoss=false` a task asks where the log begins now."""
+    """With `failOnDataLoss=false` a task requests the current log start."""
     query.create(query.topic, 1)
     (topic_id,) = query.reader().initialOffset()["topics"]
     query.client.delete_topic(query.topic)
@@ -294,7 +296,7 @@ def test_a_topic_that_is_deleted_while_a_task_looks_for_its_start_is_named(query
 
 
 def test_progress_says_how_far_behind_a_query_is(query: Query) -> None:
-    """Spark asks for what is latest when a micro-batch has been planned, and shows it as it is."""
+    """Spark requests the latest offsets after it has planned a micro-batch, and shows them."""
     query.create(query.topic, partitions=2)
     query.produce(query.topic, 100)
     reader = query.reader()

@@ -24,7 +24,7 @@ def _values(out: Path, jobs: Jobs) -> list[str]:
 
 
 def _copy(jobs: Jobs, topic: str, folder: Path, connector: str = OURS, **options: str) -> list[str]:
-    """Copies what is new into files; all values copied so far."""
+    """Copy new records into files; return all values copied so far."""
     frame = jobs.stream(topic, connector, **options).selectExpr("cast(value AS string) AS v")
     jobs.run(frame, folder / "checkpoint", "parquet", path=str(folder / "out"))
     return _values(folder / "out", jobs)
@@ -66,8 +66,8 @@ def test_a_stream_goes_on_where_it_was_with_a_limit_per_batch(jobs: Jobs, topic:
 
 @pytest.mark.checklist(2, 92, "U8")
 def test_a_re_created_topic_loses_nothing_in_silence(jobs: Jobs, topic: str, tmp_path: Path) -> None:
-    """Spark's own connector applies the old offsets to the new topic and skips its first 500 records without a word.
-    Ours says what happened, and reads the new topic from its start if asked."""
+    """Spark's own connector applies the old offsets to the new topic and silently skips its first 500 records.
+    pybroker's connector reports it, and on request reads the new topic from its start."""
     old = jobs.create(topic, 1)
     jobs.write(jobs.rows(500, "old"), topic)
     assert _copy(jobs, topic, tmp_path / "theirs", SPARKS) == _expected("old", 500)

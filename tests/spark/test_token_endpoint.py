@@ -1,4 +1,4 @@
-"""Jobs that log in by tokens of an identity provider, which every Python process asks by https."""
+"""Jobs that log in with tokens of an identity provider, which every Python process requests over https."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def test_a_job_writes_and_reads(
     authority: Authority,
     topic: str,
 ) -> None:
-    """Batch both ways; driver and executors have asked, and a wrong secret is said at once, never shown."""
+    """A batch in both directions; driver and executors request tokens, and a wrong secret is reported at once and never
+    shown."""
     broker, address = guarded
     Jobs(spark, broker.bootstrap).create(topic)
     jobs = Jobs(spark, address)
@@ -112,7 +113,7 @@ def test_a_process_renews_its_token_and_asks_once_for_all(
 def test_java_s_way_of_saying_it(
     guarded: tuple[BrokerProcess, str], provider: IdentityProvider, authority: Authority
 ) -> None:
-    """Name and secret in the login module's line, and whom to trust."""
+    """Client id and secret in the login module's line, and the CA to trust."""
     _, address = guarded
     line = (
         f'{MODULE} required clientId="{CLIENT}" clientSecret="{SECRET}" ssl.truststore.type=PEM '

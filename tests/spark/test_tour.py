@@ -1,4 +1,4 @@
-"""docs/spark_tour.py does what it says, as it stands there."""
+"""docs/spark_tour.py runs unchanged and does what it says."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TOUR = Path(__file__).parents[2] / "docs" / "spark_tour.py"
 def test_the_tour(
     jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the Spark that runs already (`getOrCreate`): a load that counts once, a copy that goes on where it was, and a
-    re-created topic that is read as the new one it is."""
+    """In the running Spark (`getOrCreate`): a load that counts once, a copy that continues at its position, and a
+    re-created topic that is read as a new one."""
     monkeypatch.setenv("BOOTSTRAP", jobs.bootstrap)
     monkeypatch.setenv("FOLDER", str(tmp_path))
     left = runpy.run_path(str(TOUR))

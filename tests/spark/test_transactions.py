@@ -116,8 +116,8 @@ def test_a_batch_with_a_task_that_is_tried_again(there: Jobs, topic: str) -> Non
 
 
 def test_attempts_of_one_partition(there: Jobs, topic: str) -> None:
-    """The next attempt fences the one before, which neither writes nor commits; what is committed once is there once,
-    however often it is committed or tried again; what is aborted is not."""
+    """The next attempt fences the one before, which can neither write nor commit. Committed rows are there once,
+    however often the commit is repeated; aborted rows are not there."""
     there.create(topic)
     writer = Writer(there, topic)
     first, second = writer.prepared("first"), writer.prepared("second")

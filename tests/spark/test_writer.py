@@ -44,7 +44,7 @@ def test_topic_id_alone_names_the_topic(broker: BrokerProcess, topic: str) -> No
 
 
 def test_rows_without_a_topic_are_refused(broker: BrokerProcess) -> None:
-    """Before anything is asked or written."""
+    """Before any request or write."""
     with pytest.raises(OptionError, match="set the option topic or topicId, or add a column topic"):
         BatchWriter(write_options(_options(broker, mode="append")), StructType().add("value", StringType()))
 
@@ -73,7 +73,7 @@ def test_what_was_committed_before_is_said(broker: BrokerProcess, topic: str, ca
 
 
 def test_a_topic_that_is_not_there_is_unknown_and_made_if_asked(broker: BrokerProcess, topic: str) -> None:
-    """Nothing has changed about a topic that never existed. One that is there stays as it is."""
+    """A topic that never existed was not re-created. An existing topic stays unchanged."""
     client, schema = Confluent(broker.bootstrap), StructType().add("value", StringType())
     rows = pa.record_batch({"value": ["a", "b"]})
     missing = write_options(_options(broker, topic=topic))

@@ -1,4 +1,4 @@
-"""Instances of a Kafka Streams application with the new protocol, and what they do."""
+"""Instances of a Kafka Streams application with the streams protocol, and their output."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Instance:
 
     @property
     def tasks(self) -> frozenset[str]:
-        """That it runs: `a` and the id of an active one, `s` and that of a standby."""
+        """A running task: `a` and the id of an active one, `s` and the id of a standby."""
         told = next((line for line in reversed(self.lines) if line.startswith("tasks")), "tasks")
         return frozenset(told.split()[1:])
 
@@ -99,13 +99,13 @@ class Instance:
         self.ended()
 
     def ended(self) -> None:
-        """It has ended by itself."""
+        """The instance has ended."""
         self._process.wait(WAIT_S)
         self._reader.join()
         assert "closed" in self.lines, "\n".join(self.lines[-30:])
 
     def kill(self) -> None:
-        """It dies."""
+        """Kill it."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -120,7 +120,7 @@ def say(bootstrap: str, topic: str, lines: Iterable[str]) -> None:
 
 
 class Counts:
-    """What the application has told of words: the last count of each."""
+    """The application's last count of each word."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer = Consumer(

@@ -1,4 +1,4 @@
-"""Members of a streams group (KIP-1071), spoken by hand: each does one thing when the test says so."""
+"""Members of a streams group (KIP-1071) that send raw requests: each acts when the test says so."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def subtopology(
 
 
 def counting(source: str, group: str) -> list[m.StreamsGroupHeartbeatRequest_Subtopology]:
-    """Reads a topic, and counts what it puts into another one."""
+    """A topology that reads a topic, and counts the records of another one that it writes."""
     words, counts = f"{group}-words-repartition", f"{group}-counts-changelog"
     return [
         subtopology("0", sources=(source,), sinks=(words,)),
@@ -63,7 +63,7 @@ def counting(source: str, group: str) -> list[m.StreamsGroupHeartbeatRequest_Sub
 
 @dataclass
 class StreamsMember:
-    """It says everything each time: what was lost on its way can be said again."""
+    """It sends all fields each time, so a lost request can be repeated."""
 
     port: Port
     group: str
@@ -77,9 +77,9 @@ class StreamsMember:
     epoch: int = 0
     endpoint_epoch: int = 0
     told: Tasks = field(default_factory=lambda: dict(NONE))
-    """What the coordinator wants it to run."""
+    """The assigned tasks."""
     owned: Tasks = field(default_factory=lambda: dict(NONE))
-    """What it runs."""
+    """The tasks that it runs."""
     version: int = 1
 
     def request(self, epoch: int, **more: Any) -> m.StreamsGroupHeartbeatRequest:
@@ -113,7 +113,7 @@ class StreamsMember:
         ]
 
     def send(self, epoch: int | None = None, **more: Any) -> Any:
-        """One heartbeat, whatever is answered. OSError if nobody answers."""
+        """Send one heartbeat, whatever the response. OSError if the broker does not respond."""
         request = self.request(self.epoch if epoch is None else epoch, **more)
         answer = ask(self.port, request, self.version, lambda answer: int(answer.error_code))
         if answer.error_code == 0 and answer.member_epoch >= 0:
@@ -133,7 +133,7 @@ class StreamsMember:
         return answer
 
     def obey(self) -> None:
-        """Runs what it was told, and nothing else."""
+        """Run the assigned tasks and no others."""
         self.owned = self.told
 
     def leave(self, epoch: int = LEAVES, **more: Any) -> None:
@@ -155,7 +155,7 @@ class StreamsMember:
 
 
 def settle(*members: StreamsMember) -> None:
-    """Until everybody runs what the target gives it: each has heard all that it is told."""
+    """Send heartbeats until every member runs its target tasks."""
     while True:
         before = [(member.epoch, member.owned) for member in members]
         for member in members:
@@ -166,7 +166,7 @@ def settle(*members: StreamsMember) -> None:
 
 
 def told(answer: Any) -> dict[str, object]:
-    """What a heartbeat's answer says."""
+    """The contents of a heartbeat's response."""
 
     def ids(tasks: Any) -> object:
         return None if tasks is None else {one.subtopology_id: list(one.partitions) for one in tasks}
@@ -205,8 +205,8 @@ def described(port: Port, group: str, version: int = 1) -> Any:
 
 
 def picture(port: Port, group: str) -> dict[str, object]:
-    """All that the coordinator shows of a group: epochs, topology, members with what they have and shall have, and what
-    was committed."""
+    """Everything that the coordinator shows of a group: epochs, topology, members with current and target tasks, and
+    committed offsets."""
     shown = described(port, group)
     if shown.error_code:
         return {"error": ErrorCode(shown.error_code).name, "message": shown.error_message}

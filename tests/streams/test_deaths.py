@@ -32,19 +32,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
     broker = DyingBroker("tests.streams.dies_writing", tmp_path_factory.mktemp("deaths"), settings)
     broker.start()
     with WireClient(broker.port) as client:
-        # Whoever asks for a coordinator makes the topic of its records.
+        # FindCoordinator creates the topic of the records.
         client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
     yield broker
     broker.kill()
 
 
 class Step(NamedTuple):
-    """Something that makes the group write a record; it can be asked again."""
+    """An action that makes the group write a record; it can be repeated."""
 
     record: str
     act: Callable[[], object]
     behind: Callable[[], object] = lambda: None
-    """What follows it, in peace."""
+    """The following action, without a fault."""
 
 
 def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
@@ -72,9 +72,9 @@ def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
     return [
         Step("TOPOLOGY", a.beat, a.obey),
         Step("TARGET", b.beat),
-        Step("CURRENT", a.beat),  # it has to give back
-        Step("CURRENT", told_half),  # it has given back
-        Step("CURRENT", b.beat, partial(settle, a, b)),  # it gets what was given back
+        Step("CURRENT", a.beat),  # it has to release them
+        Step("CURRENT", told_half),  # it has released them
+        Step("CURRENT", b.beat, partial(settle, a, b)),  # it gets the released tasks
         Step("OFFSET", commits),
         Step("MEMBER", first.beat, partial(settle, a, b, first)),
         Step("CURRENT", partial(first.leave, GOES_AWAY)),
@@ -98,7 +98,7 @@ def test_the_broker_dies_at_each_record(broker: DyingBroker) -> None:
 
 
 def play(broker: DyingBroker, topic: str, moment: str) -> list[dict[str, object]]:
-    """A group's life, in which the broker dies in each step; what the group was behind each."""
+    """The steps of a group, in each of which the broker dies; the group's state after each."""
     group = unique("group")
 
     def port() -> int:

@@ -24,13 +24,13 @@ DIED = 9
 
 
 class Death:
-    """Where the broker dies."""
+    """Places where the broker dies."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def at(self, record: str, moment: str) -> None:
-        """Dies here, if the file says so; of several brokers one."""
+        """Die here if the file says so; in a cluster only one broker does."""
         try:
             if self._file.read_text() != f"{record} {moment}":
                 return
@@ -41,7 +41,7 @@ class Death:
 
 
 def die_at(death: Death) -> None:
-    """Looks at everything that a coordinator of transactions writes."""
+    """Watch all writes of a transaction coordinator."""
     store, append, append_marker = TransactionShard.store, NativeAppends.append, NativeAppends.append_marker
     ending: tuple[int, int] | None = None
 

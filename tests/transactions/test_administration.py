@@ -77,7 +77,7 @@ def test_what_is_open_is_shown(broker: PybrokerProcess) -> None:
     (known,) = told(broker, "describe-producers", topic, "--partition", "0")
     assert (known["producer_id"], known["last_sequence"], known["start_offset"]) == (shown["producer_id"], 1, 0)
     assert told(broker, "describe-producers", "--topic", topic) == [known]
-    # Kafka's own tool says the same.
+    # Kafka's own tool prints the same.
     (row,) = [one for one in tool(broker, "list") if one["TransactionalId"] == transactional_id]
     assert (row["ProducerId"], row["TransactionState"]) == (str(shown["producer_id"]), "Ongoing")
     (row,) = tool(broker, "describe", "--transactional-id", transactional_id)

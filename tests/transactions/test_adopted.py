@@ -1,5 +1,5 @@
-"""Transactions that were open in Apache Kafka when its directory was taken over. What Kafka has stored names topics
-without their ids: what had the name then is meant."""
+"""Transactions that were open in Apache Kafka when its directory was adopted. Kafka has stored names of topics without
+ids: they mean the topics that had the names then."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.topic_ids.test_adopt import adopt
 from tests.transactions.test_straight_path import await_read, read, transactional, write
 
 TIMEOUT_MS = 10_000
-"""Of the transaction whose producer does not come back: Kafka has stored it."""
+"""Of the transaction whose producer does not return, as Kafka has stored it."""
 RETURNS, STAYS_AWAY, DONE = range(3)
-"""Partitions: what each producer has written to."""
+"""The partitions that each producer has written to."""
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""Kafka's TransactionalMessageCopier copies records in transactions while the broker is killed again and again: each
-record is there once for who reads committed records, in its order."""
+"""Kafka's TransactionalMessageCopier copies records in transactions while the broker is killed repeatedly: a consumer
+of committed records reads each record once, in order."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def copying(bootstrap: str, source: str, target: str, output: Path) -> Iterator[
 
 
 def copied(output: Path) -> int:
-    """How many records the present copier says that it has committed."""
+    """How many committed records the current copier reports."""
     done = 0
     for line in output.read_text(errors="replace").splitlines():
         if line.startswith("{"):
@@ -80,8 +80,8 @@ def copy(broker: BrokerProcess, folder: Path, records: int, *, broker_deaths: in
             else:
                 assert copier.returncode == 0, output.read_text()[-3000:]
                 return target
-        # The next one looks for its position before it initializes its producer: it would wait for the offsets of the
-        # open transaction (KIP-447) as long as that takes to time out.
+        # The next copier requests its position before it initializes its producer: it would wait for the offsets of the
+        # open transaction (KIP-447) until that times out.
         with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
             admin.terminate_transaction(ID)
         before += copied(output)

@@ -1,5 +1,5 @@
-"""The broker dies at each record that a transaction writes, and the producer goes on with its next life: what is
-committed is there once, what is aborted is not, and nobody waits for what is over."""
+"""The broker dies at each record that a transaction writes, and the restarted producer continues: committed records are
+there once, aborted ones are not, and no client waits for an ended transaction."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run(broker: DyingBroker, targets: list[Target], source: str, step: str, offs
             producer.commit_transaction(WAIT_S)
             return True
     except KafkaException as error:
-        # What was under way when it died may have to be given up as a whole; never in part.
+        # A transaction that was open when it died may have to be aborted as a whole; never in part.
         if not error.args[0].txn_requires_abort():
             raise
     producer.abort_transaction(WAIT_S)

@@ -1,5 +1,5 @@
-"""The broker dies at what a transaction of version 2 (KIP-890) writes, and one producer goes on through all of it: each
-transaction has its own epoch, its end is answered the same when it is asked for again, and it is there once."""
+"""The broker dies at each record that a transaction of version 2 (KIP-890) writes, and one producer continues
+throughout: each transaction has its own epoch, a repeated end gets the same response, and each record is there once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PASSES = frozenset(
 
 
 class Steady:
-    """A producer of version 2 that asks again until it is answered."""
+    """A producer of version 2 that repeats a request until it is answered."""
 
     def __init__(self, ports: Callable[[], int]) -> None:
         self._ports = ports

@@ -1,5 +1,5 @@
-"""A transaction is open in a topic that is deleted: nothing of it reaches what has the name next, and if the topic
-comes back, it has the transaction's end."""
+"""A transaction is open in a topic that is deleted: none of its records reaches the next topic with the name, and if
+the topic is undeleted, it has the transaction's end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.transactions.test_straight_path import await_read, read, transactiona
 
 
 class Lives:
-    """What an administrator does to a topic."""
+    """An administrator's request on a topic."""
 
     def __init__(self, bootstrap: str) -> None:
         self.admin = blocking.AdminClient({"bootstrap.servers": bootstrap})
@@ -68,7 +68,7 @@ def test_what_ended_while_the_topic_was_deleted_has_its_end_when_it_is_back(
     topic_id = lives.delete(gone)
     create_topic(broker.bootstrap, 1, gone)
     (producer.commit_transaction if commits else producer.abort_transaction)(WAIT_S)
-    # The transaction is over for everybody else; what has the name now has heard nothing of it.
+    # The transaction has ended for the other partitions; the current topic with the name got nothing of it.
     seen = ["kept"] if commits else []
     await_read(broker.bootstrap, kept, seen)
     producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""Transactions on /metrics, and what becomes of transactional ids that nobody uses any more."""
+"""Transactions on /metrics, and the expiration of unused transactional ids."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""A transactional producer of librdkafka: what it commits is seen, what it aborts is not, offsets go with it; before
-and after a restart, in order or killed.
-"""
+"""A transactional producer of librdkafka: committed records are visible, aborted ones are not, and offsets are
+committed with them; before and after a restart, clean or by kill."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from tests.groups.kit import WAIT_S, create_topic, unique, until
 
 
 def transactional(bootstrap: str, transactional_id: str, **settings: object) -> Producer:
-    """A producer that has fenced who had the id before."""
+    """A producer that has fenced the earlier producer with its id."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **settings})
     producer.init_transactions(WAIT_S)
     return producer
@@ -25,7 +24,7 @@ def write(producer: Producer, topic: str, *values: str, partition: int = 0) -> N
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed", partition: int = 0) -> list[str]:
-    """What a consumer that begins at the beginning sees until the end."""
+    """The records that a consumer reads from the beginning to the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -53,13 +52,13 @@ def read(bootstrap: str, topic: str, isolation: str = "read_committed", partitio
 
 
 def await_read(bootstrap: str, topic: str, expected: list[str], partition: int = 0) -> None:
-    """Until a consumer of committed records sees these: markers are written behind the answer that a transaction has
-    ended."""
+    """Wait until a consumer of committed records reads these: markers are written after the response to the end of the
+    transaction."""
     until(lambda: read(bootstrap, topic, partition=partition) == expected, f"{topic}-{partition} has {expected}")
 
 
 def committed(bootstrap: str, group: str, topic: str) -> int:
-    """Offset of partition 0 that a consumer of the group begins with; it asks for stable ones."""
+    """The offset of partition 0 at which a consumer of the group starts; it requires stable offsets."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         (found,) = consumer.committed([TopicPartition(topic, 0)], WAIT_S)
@@ -102,7 +101,7 @@ def test_what_is_committed_is_seen_and_nothing_else(start_broker: StartBroker) -
 
     until(lambda: seen() == expected, "the markers of the last transaction are written")
     assert len(read(broker.bootstrap, topic, "read_uncommitted")) == 6
-    # Open while the broker is killed: the producer goes on, nobody sees it before it commits.
+    # Open while the broker is killed: the producer continues, and no consumer sees the records before its commit.
     producer.begin_transaction()
     write(producer, topic, "3a")
     send_offsets(producer, broker.bootstrap, group, source, 13)

@@ -36,7 +36,7 @@ OF_BROKER = {
         "group.streams.num.standby.replicas": "1",
     },
 }
-"""With the new protocol the broker says the same (KIP-1071)."""
+"""With the streams protocol the broker reports the same (KIP-1071)."""
 
 
 def settings(folder: Path, bootstrap: str, protocol: str) -> Path:
@@ -57,7 +57,7 @@ def settings(folder: Path, bootstrap: str, protocol: str) -> Path:
 def program(
     folder: Path, bootstrap: str, protocol: str, command: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """One of the test's programs, and the file with what it says."""
+    """One of the test's programs, and the file with its output."""
     arguments = [str(settings(folder, bootstrap, protocol)), command]
     line = java_command(f"{jars(STREAMS)}/*", "org.apache.kafka.streams.tests.StreamsSmokeTest", arguments)
     line.insert(1, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")

@@ -1,4 +1,4 @@
-"""Transactions request by request: version 2 of the protocol (KIP-890), records that come late, what is verified."""
+"""Transactions request by request: version 2 of the protocol (KIP-890), late records, verification."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Wire:
         data = m.ProduceRequest_PartitionProduceData(index=0, records=batch(producer, sequence, value))
         topic = m.ProduceRequest_TopicProduceData(name=self.topic, partition_data=[data])
         request = m.ProduceRequest(transactional_id=ID, acks=-1, timeout_ms=10_000, topic_data=[topic])
-        # From version 12 on what comes while the transaction before is being completed waits for that.
+        # From version 12 on, requests that arrive while the previous transaction completes wait for that.
         (row,) = self.client.call(request, version).responses[0].partition_responses
         return int(row.error_code)
 
@@ -73,7 +73,7 @@ def test_version_2_raises_the_epoch_at_each_end_and_adds_what_is_written_to(star
         again = wire.end(5, me, commit=True)
         assert (again.error_code, again.producer_epoch) == (0, me[1] + 1), "the answer was lost"
         assert wire.end(5, me, commit=False).error_code == ErrorCode.INVALID_TXN_STATE
-        # What was on its way before the end belongs to nothing any more.
+        # Records sent before the end belong to no transaction any more.
         until(lambda: wire.produce(12, me, 1, b"late") == ErrorCode.INVALID_PRODUCER_EPOCH, "the marker is written")
         now = me[0], me[1] + 1
         assert wire.produce(12, now, 0, b"second") == 0
@@ -124,7 +124,8 @@ def test_who_was_replaced_is_told_so_by_version(start_broker: StartBroker) -> No
 
 @pytest.mark.checklist("E6")
 def test_partitions_that_follow_an_end_are_added_when_its_markers_are_written(start_broker: StartBroker) -> None:
-    """A producer of version 1 is seldom told to come again: only when that takes longer than its own wait."""
+    """A producer of version 1 is rarely asked to retry: only if the completion takes longer than the broker's own wait.
+    """
     broker = start_broker()
     topic = create_topic(broker.bootstrap, 1)
     with WireClient(broker.port) as client:
@@ -155,7 +156,7 @@ def test_partitions_that_follow_an_end_are_added_when_its_markers_are_written(st
 
 @pytest.mark.checklist("E14")
 def test_a_client_cannot_write_the_end_of_a_transaction_into_a_log(start_broker: StartBroker) -> None:
-    """A batch that says of itself that it is a marker: refused, and the transaction is as open as before."""
+    """A batch that claims to be a marker is refused, and the transaction stays open."""
     broker = start_broker()
     topic = create_topic(broker.bootstrap, 1)
     with WireClient(broker.port) as client:

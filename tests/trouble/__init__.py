@@ -1,1 +1,2 @@
-"""Disks that are full, fail or lose power, damaged files: the product goes on, or says in one line why not."""
+"""Disks that are full, fail or lose power, and damaged files: the product continues, or reports the reason in one line.
+"""

@@ -28,7 +28,7 @@ def make_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeDi
 
 @pytest.fixture
 def disk(request: pytest.FixtureRequest) -> LoopDisk | None:
-    """One of 1 GiB that can lose its power; None where it cannot be had, as that takes a user who may mount."""
+    """A disk of 1 GiB that can lose its power; None for a user who may not mount."""
     if not can_mount():
         return None
     make: MakeDisk = request.getfixturevalue("make_disk")

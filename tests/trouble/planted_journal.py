@@ -1,4 +1,4 @@
-"""Faults of the journal, by what they change in its source. Each line that is replaced stands there once."""
+"""Faults of the journal, as changes of its source. Each replaced line occurs there once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIBRARY = "_native.abi3.so"
 
 
 class Fault(NamedTuple):
-    """In one file: what is there, and what instead."""
+    """In one file: the line, and its replacement."""
 
     file: str
     replaced: dict[str, str]
@@ -48,7 +48,7 @@ FAULTS = {
         "journal/replay.rs", {"Some(_) if number == *needed.end() => {}": "Some(_) if number <= *needed.end() => {}"}
     ),
 }
-"""By what is wrong: noticed by the tests beside the source."""
+"""By the fault: the tests beside the source that detect it."""
 
 FLUSHED_BEFORE_IT_IS_WRITTEN = Fault(
     "journal/output.rs",
@@ -91,7 +91,7 @@ class Source:
         path.write_text(text)
 
     def cargo(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Runs it, with what it has built before."""
+        """Run the test with the built artifacts."""
         command = ["cargo", *arguments, "--locked", "--target-dir", str(self.folder / "target")]
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
 

@@ -1,4 +1,4 @@
-"""docs/backup.md: its commands, as they stand on the page, make a backup and bring it back."""
+"""The commands of docs/backup.md, unchanged, make a backup and restore it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_pages_commands_bring_everything_back(machine: Machine) -> None:
 
 
 def test_the_upgrade_pages_commands_are_known(tmp_path: Path) -> None:
-    """What it asks of pybroker itself; how a wheel is installed is tried by tests/packaging."""
+    """The commands that concern pybroker itself; tests/packaging tries the installation of a wheel."""
     machine = Machine(tmp_path)
     page = PAGE.with_name("upgrade.md").read_text()
     (block,) = re.findall(r"^```\n(.*?)^```$", page, re.M | re.S)

@@ -65,7 +65,7 @@ WHOSE_IT_IS = ["meta.properties", "metadata.db"]
 
 
 class Data(NamedTuple):
-    """A data directory to copy, and what is in it."""
+    """A data directory to copy, and its records."""
 
     folder: Path
     hurt: dict[int, bytes]
@@ -131,7 +131,7 @@ def losses(broker: BrokerProcess, data: Data, unsaid: str = "") -> tuple[list[in
 
 
 def not_known(data: Data, name: str, kind: str) -> str:
-    """What damage to a segment cannot be told from: see `losses`."""
+    """Losses that look the same as damage to a segment: see `losses`."""
     if not data.killed or name not in UNHURT:
         return ""
     if name == "last.log":
@@ -177,7 +177,7 @@ def test_a_start_with_a_damaged_file(data: Data, name: str, start_broker: StartB
 def test_a_start_without_knowing_whose_data_it_is(
     data: Data, name: str, start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """Served as it was where the damage is harmless, else refused in one line; mended, everything is there."""
+    """Served unchanged if the damage is harmless, else refused in one line; after a repair everything is there."""
     for number, kind in enumerate(data.kinds):
         damage = DAMAGE[kind]
         copy = tmp_path / f"copy-{number}"
@@ -211,7 +211,8 @@ def test_a_start_without_knowing_whose_data_it_is(
 def test_damage_under_a_running_broker_stops_no_consumer_for_ever(
     how: str, data: Data, start_broker: StartBroker
 ) -> None:
-    """A cut file: consumers go on after it. Bytes that are no batch: CORRUPT_MESSAGE, and seeking past them helps."""
+    """A truncated file: consumers continue after it. Bytes that are no batch: CORRUPT_MESSAGE, and seeking past them
+    helps."""
     broker = start_broker({"log.dirs": str(data.folder)})
     first, second = sorted((data.folder / "hurt-0").glob("*.log"))[:2]
     whole = first.read_bytes()

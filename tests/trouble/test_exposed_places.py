@@ -1,4 +1,4 @@
-"""Settings and data that every user of the machine may change: one line says so, and the broker starts."""
+"""Settings and data that every user of the machine may change: one log line warns, and the broker starts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_settings(mode: int, expected: int, tmp_path: Path) -> None:
 
 
 def test_data_directories(start_broker: StartBroker, tmp_path: Path) -> None:
-    """Each by itself; a new one and a private one give no reason to complain."""
+    """Each place on its own; a new and a private one cause no warning."""
     public, private, new = (tmp_path / name for name in ("public", "private", "new"))
     for directory, mode in ((public, 0o777), (private, 0o750)):
         directory.mkdir()

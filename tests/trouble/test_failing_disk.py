@@ -1,6 +1,5 @@
-"""A disk that fails: its directory goes offline at the first failure and for good; the others go on; with the last one
-the broker halts.
-"""
+"""A failing disk: its directory goes offline at the first failure and stays offline; the others continue; without any
+directory the broker stops."""
 
 from __future__ import annotations
 
@@ -99,7 +98,7 @@ def test_one_of_two_disks_fails(doomed: Doomed, start_broker: StartBroker, tmp_p
 
 @pytest.mark.checklist("C12")
 def test_a_start_while_one_of_two_disks_fails(doomed: Doomed, start_broker: StartBroker, tmp_path: Path) -> None:
-    """What lies there stays offline; it is not made anew, empty, on the other disk."""
+    """Its partitions stay offline; they are not created again, empty, on the other disk."""
     first = tmp_path / "first"
     broker = start_broker({"log.dirs": f"{first},{doomed.directory}"})
     create(broker, "t", 2)

@@ -1,4 +1,5 @@
-"""A disk without room: refusals say so, nothing acknowledged is lost, the rest goes on, and room heals it."""
+"""A full disk: refusals name the cause, no acknowledged record is lost, other partitions continue, and free space ends
+the state."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ VALUES = [bytes([65 + number % 26]) * 20_000 for number in range(20)]
 
 
 class Room(NamedTuple):
-    """A second log directory whose room a test takes away and gives back."""
+    """A second log directory whose free space a test controls."""
 
     directory: Path
     take: Callable[[BrokerProcess], None]
@@ -55,7 +56,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def limit_files(broker: BrokerProcess, size: int) -> None:
-    """What `ulimit -f` does, to a running process: writes beyond it fail as those to a full disk do."""
+    """Apply `ulimit -f` to a running process: writes beyond it fail like writes to a full disk."""
     if not broker.running:
         return
     _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
@@ -104,7 +105,7 @@ def test_one_of_two_disks_is_full(room: Room, start_broker: StartBroker, tmp_pat
 
 
 def test_a_full_disk_is_visible(room: Room, start_broker: StartBroker, tmp_path: Path) -> None:
-    """In the log, at /metrics, at /readyz if the settings ask for it, and to `cluster health` if the disk says so."""
+    """In the log, at /metrics, at /readyz if the settings say so, and in `cluster health`."""
     metrics = f"127.0.0.1:{free_port()}"
     settings = {"metrics.listener": metrics, "ready.log.dir.usable.bytes.min": "1"}
     broker = start_broker({"log.dirs": f"{tmp_path / 'first'},{room.directory}", **settings})
@@ -220,7 +221,7 @@ def _create_until_refused(broker: BrokerProcess) -> int:
 
 @pytest.mark.checklist("C10")
 def test_a_start_on_a_full_disk(room: Room, start_broker: StartBroker) -> None:
-    """It serves what is there, or says in one line that there is no room; afterwards nothing is amiss."""
+    """It serves its data, or reports in one line that the disk is full; afterwards the data is intact."""
     broker = start_broker({"log.dirs": str(room.directory)})
     create(broker, "t")
     sent = send(broker, "t", 0, VALUES)

@@ -28,7 +28,7 @@ LIMIT_BYTES = 128 << 10
 
 
 class Group(NamedTuple):
-    """What was written to a journal at once."""
+    """Data that was written to a journal at once."""
 
     number: int
     needed_from: int
@@ -111,7 +111,7 @@ def test_the_disk_is_full_in_the_middle_of_the_journal(
 
 @pytest.mark.checklist("C10")
 def test_a_write_to_the_journal_finds_no_room(start_broker: StartBroker) -> None:
-    """What file systems that write to new blocks, and limits, do to blocks that exist: the only log directory stays in
+    """File systems that write to new blocks, and limits, affect existing blocks: the only log directory stays in
     service, and segments are synced one by one."""
     listener = f"127.0.0.1:{free_port()}"
     broker = start_broker({"metrics.listener": listener})
@@ -132,7 +132,7 @@ def test_a_write_to_the_journal_finds_no_room(start_broker: StartBroker) -> None
 
 @pytest.mark.checklist("C12")
 def test_a_damaged_journal_is_kept_and_its_directory_stays_offline(start_broker: StartBroker, tmp_path: Path) -> None:
-    """Acknowledged records may be missing: nobody is to write over what is left. The other directory goes on."""
+    """Acknowledged records may be missing: the broker must not write over the rest. The other directory continues."""
     first, second = tmp_path / "first", tmp_path / "second"
     broker = start_broker({"log.dirs": f"{first},{second}"})
     create(broker, "t", 2)

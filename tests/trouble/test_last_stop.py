@@ -1,4 +1,4 @@
-"""A start tells of a broker that ended by itself, and of nothing when it was stopped."""
+"""A start reports that the broker had ended unexpectedly, and reports nothing after a clean stop."""
 
 from __future__ import annotations
 

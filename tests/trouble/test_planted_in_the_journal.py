@@ -1,4 +1,4 @@
-"""Each of the journal's safeguards is missed when it is gone: by a test beside the source, or by a power cut."""
+"""Without any of the journal's safeguards, a test beside the source or a power cut fails."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Cut power takes nothing that was acknowledged, doubles and revives nothing: one partition, 200 partitions whose small
-appends share the journal's flushes, segments that are rolled, and a topic that is deleted and made again meanwhile.
-"""
+"""A power cut loses no acknowledged record, duplicates none and revives none: one partition, 200 partitions whose small
+appends share the journal's flushes, rolled segments, and a topic that is deleted and re-created meanwhile."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ WHILE_RUNNING = {
 
 @pytest.fixture(autouse=True)
 def no_umask() -> Iterator[None]:
-    """The broker inherits it: whatever it makes gets the rights that its code asks for."""
+    """The broker inherits the umask: its files get exactly the modes that its code sets."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -55,7 +55,7 @@ def modes(directory: Path) -> dict[Path, int]:
 
 
 def wider(directory: Path, files: int, folders: int) -> dict[str, str]:
-    """What gives more than these rights."""
+    """Files with wider modes than these."""
     return {
         str(path.relative_to(directory)): oct(mode)
         for path, mode in modes(directory).items()

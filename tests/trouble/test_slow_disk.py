@@ -1,6 +1,5 @@
-"""A disk that stops to answer for a while: what lies on other disks goes on, nothing is acknowledged that is not there,
-nothing is lost.
-"""
+"""A disk that does not respond for a while: partitions on other disks continue, no record is acknowledged before it is
+on disk, and no record is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from tests.trouble.traffic import Sent, create, missing, read, send
 
 ROUNDS = 5
 PATIENCE_MS = 240_000
-"""How long a record waits for the disk: longer than all that goes on meanwhile can take."""
+"""How long a record waits for the disk: longer than all other steps can take."""
 TOPICS = [f"topic-{number}" for number in range(6)]
 
 
@@ -24,7 +23,7 @@ TOPICS = [f"topic-{number}" for number in range(6)]
 @pytest.mark.checklist("C21", "R19")
 def test_a_stalled_disk_holds_up_its_own_partitions_only(start_broker: StartBroker, tmp_path: Path) -> None:
     if not can_mount():
-        # Where nobody may mount, native/server/tests/slow_disk.rs holds a log up by another means.
+        # Without the right to mount, native/server/tests/slow_disk.rs delays a log in another way.
         return
     disk = StallingDisk(tmp_path / "stalling", 64)
     try:
@@ -49,7 +48,7 @@ def test_a_stalled_disk_holds_up_its_own_partitions_only(start_broker: StartBrok
         writers = [threading.Thread(target=write_to, args=(topic,)) for topic in on_slow]
         for writer in writers:
             writer.start()
-        # The disk stays away until these have their answers: whoever waited for it would wait for ever.
+        # The disk is held until these have their responses: a request that waited for it would hang forever.
         for _ in range(ROUNDS):
             for topic in on_healthy:
                 more = send(broker, topic, 0, [b"meanwhile"])

@@ -1,4 +1,4 @@
-"""Producing and reading with every outcome kept: what was acknowledged where, what was refused why."""
+"""Produces and reads, and keeps every outcome: offsets of acknowledgements, reasons of refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWER_MS = 60_000
 
 @dataclass
 class Sent:
-    """What became of the records sent to one partition."""
+    """Outcomes of the records sent to one partition."""
 
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
@@ -66,7 +66,8 @@ def send(broker: BrokerProcess, topic: str, partition: int, values: list[bytes],
 def read(
     broker: BrokerProcess, topic: str, partition: int, start: int | None = None, stop: int | None = None
 ) -> dict[int, bytes]:
-    """What is in the partition from offset `start` to below `stop`. Both ends must come; None is the partition's."""
+    """Return the partition's records from offset `start` to below `stop`, without gaps at both ends. None: the
+    partition's end."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -110,7 +111,7 @@ def missing(sent: dict[int, bytes], found: dict[int, bytes]) -> list[int]:
 
 
 def complaints(broker: BrokerProcess) -> list[str]:
-    """The lines that say why the process ended."""
+    """The log lines with the reason for the end of the process."""
     lines = broker.console.read_text(errors="replace").splitlines()
     assert not any(line.startswith("Traceback") for line in lines), broker.log_tail()
     return [line for line in lines if line.startswith("pybroker: ")]

@@ -11,7 +11,7 @@ from typing import Any, Self
 from pybroker import native
 
 ANSWER_S = 120.0
-"""Longer than a broker may take by what the requests themselves say, on a machine that stands still for a while."""
+"""Longer than a broker may take by the requests' own timeouts, on a machine that pauses for a while."""
 
 
 class WireClient:
@@ -30,18 +30,18 @@ class WireClient:
         interbroker: bool = False,
         wrap: Callable[[socket.socket], socket.socket] = lambda plain: plain,
     ) -> None:
-        """`wrap`: what goes between the socket and everything else, as TLS."""
+        """`wrap`: a layer around the socket, such as TLS."""
         self.client_id = client_id
         self._interbroker = interbroker
         self._socket = wrap(socket.create_connection((host, port), timeout=timeout_s))
         self._stream = self._socket.makefile("rb")
         self._correlation_id = 0
-        # What the answers that are still to come will be, in order: Kafka answers in the order of the requests.
+        # The pending responses, in order: Kafka responds in the order of the requests.
         self._expected: list[tuple[int, int, int]] = []
 
     @property
     def plain(self) -> socket.socket:
-        """What is under it, for requests that are sent and answered as bytes."""
+        """The layer below, for requests and responses as bytes."""
         return self._socket
 
     def send(self, request: Any, version: int, *, answered: bool = True) -> int:
@@ -55,7 +55,7 @@ class WireClient:
         return self._correlation_id
 
     def send_frame(self, frame: bytes) -> None:
-        """Sends bytes behind their length, whatever they are."""
+        """Send bytes after their length, whatever they are."""
         self.send_bytes(struct.pack(">i", len(frame)) + frame)
 
     def send_bytes(self, data: bytes) -> None:
@@ -87,7 +87,7 @@ class WireClient:
         return {version: self.call(make(version), version) for version in versions}
 
     def is_closed_by_peer(self) -> bool:
-        """Waits for the broker's next word: True if it ends the connection, False if it says something."""
+        """Wait for bytes or the end of the connection. Return True if the broker closes it."""
         try:
             return self._stream.read(1) == b""
         except ConnectionError:

@@ -1,4 +1,4 @@
-"""A key is advertised exactly if somebody answers it, and whoever does can be imported: brokers do so at the first
+"""A key is advertised exactly if a handler exists, and each handler can be imported: brokers import it at the first
 request."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pybroker.broker import api
 from pybroker.broker.api.client_routes import Routes, client_routes, routes
 from pybroker.broker.requests.context import RequestContext
 
-METADATA = 3  # native, but Rust hands over what it does not know
+METADATA = 3  # native, but Rust passes unknown requests on
 
 
 class _Anything(SimpleNamespace):

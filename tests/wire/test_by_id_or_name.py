@@ -1,6 +1,5 @@
-"""By what clients name the topics of each request: by id as soon as Kafka's protocol has one, by name until clients
-know ids, and by name alone where Kafka has nothing else.
-"""
+"""How clients name the topics of each request: by id as soon as Kafka's protocol has one, by name until clients know
+ids, and only by name where Kafka has nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages as Python objects: there and back, what is refused, and what one message can do to another."""
+"""Messages as Python objects: encoding and decoding, refused values, and limits of one message's effect on another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller hands over as objects can be sent as it is: the same fields as on the inter-broker wire."""
+"""The controller's messages can be sent as they are: their fields are those of the inter-broker wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A live broker answers every version that it advertises, in that version's layout."""
+"""A running broker responds to every version that it advertises, in that version's layout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def quorum_client() -> Iterator[WireClient]:
 
 
 WITHOUT_PLUG_IN = {"StreamsGroupTopologyDescriptionUpdate"}
-"""Refused as by a Kafka that has no plug-in for it, which it says by this code."""
+"""Refused like a Kafka without the plug-in, with the same code."""
 OF_QUORUM = {"DescribeQuorum", "AddRaftVoter", "RemoveRaftVoter", "TransferQuorumLeader"}
 """Served only with metadata.store=quorum."""
 
@@ -69,7 +69,8 @@ def answered_in_its_layout(client: WireClient, row: native.ApiInfo) -> None:
             request.acks = -1
         if isinstance(request, m.ApiVersionsRequest):
             request.client_software_name = request.client_software_version = "x"
-        # That it decodes to its last byte is the test; a whole-message error may say no, but not "unknown" or "bug".
+        # The test is that the response decodes to its last byte; the error code may be a refusal, but not "unknown" or
+        # "bug".
         answer = client.call(request, version)
         code = getattr(answer, "error_code", 0)
         assert code != ErrorCode.UNKNOWN_SERVER_ERROR

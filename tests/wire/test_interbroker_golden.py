@@ -466,7 +466,7 @@ def test_bytes_are_the_texts(message: Any, version: int, text: str) -> None:
 OURS = ("AlterPartition", "Envelope", "ControlledShutdown", "UpdateCluster", "RestoreReplicas", "CloseTopics",
         "ReopenTopics", "SubmitEvent", "IngestAppend", "IngestOrder", "VerifyTransaction",
         "EndTransaction", "AppendDeadLetters", "ProbeBroker", "StagedReplicas", "FetchSnapshot")  # fmt: skip
-"""Not of the text: Kafka's own in later versions, by id here, and what Kafka has no message for."""
+"""Not in KIP-516: fields of Kafka's later versions, by id here, and messages that Kafka lacks."""
 
 
 def test_every_inter_broker_message_of_the_text_has_its_bytes() -> None:
@@ -620,7 +620,7 @@ def test_listeners_do_not_mix_the_registries() -> None:
 @pytest.mark.parametrize("kind", ["Request", "Response"])
 @pytest.mark.parametrize("api", BY_NAME)
 def test_versions_before_topic_ids_are_released_kafkas(api: str, kind: str) -> None:
-    """Byte for byte: what a broker below 2.8 says, and understands."""
+    """Byte for byte: the messages of a broker below 2.8, in both directions."""
     name, request = api + kind, kind == "Request"
     schema = native.message_schema(name, interbroker=True)
     assert schema is not None

@@ -1,4 +1,4 @@
-"""What brokers say among themselves is refused where clients listen."""
+"""Listeners for clients refuse requests between brokers."""
 
 from __future__ import annotations
 

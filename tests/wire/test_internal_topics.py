@@ -1,4 +1,4 @@
-"""Which topics are the brokers' own: one list for what clients are told and for what is refused."""
+"""Internal topics: one list for the responses to clients and for refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata as KIP-78 and KIP-516 lay it out, byte by byte, worked out by hand; and what a live broker says in it."""
+"""Metadata in the layouts of KIP-78 and KIP-516, byte by byte, calculated by hand; and a running broker's responses."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_live_broker_always_tells_the_cluster_id(broker: BrokerProcess) -> Non
         create(client, name)
         told = set()
         for version in range(14):
-            # Of a topic that is there, of one that is not, and of none.
+            # For an existing topic, a missing one, and an empty list.
             for topic in (name, "absent", None):
                 topics = [] if topic is None else [m.MetadataRequest_MetadataRequestTopic(name=topic)]
                 answer = client.call(m.MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)

@@ -1,4 +1,4 @@
-"""Each request of Kafka 4.4 is served in every version that Kafka's clients send, or docs/clients.md says why not."""
+"""Each request of Kafka 4.4 is served in every version that Kafka's clients send, or docs/clients.md has the reason."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _name(key: int) -> str:
 
 
 def _served(broker: BrokerProcess) -> dict[str, range]:
-    """Versions by name, as a client is told."""
+    """Versions by name, as in ApiVersions."""
     with WireClient(broker.port) as client:
         rows = client.call(m.ApiVersionsRequest(), 0).api_keys
     return {_name(row.api_key): range(row.min_version, row.max_version + 1) for row in rows}
 
 
 def test_what_is_not_advertised_is_named_once_with_its_reason(broker: BrokerProcess) -> None:
-    known = set(message_names())  # what only brokers say is nothing that a client could ask for
+    known = set(message_names())  # clients cannot send the requests between brokers
     missing = {_name(key) for key in ApiKey} - set(_served(broker))
     rows = _rows()
     assert sorted(name for row in rows for name in row.requests) == sorted(

@@ -20,7 +20,7 @@ from tests.topic_ids.kit import batch, create, unique
 from tests.wire.client import WireClient
 
 MARK = "QQQQQQQQ"
-"""Stands in a request where the bytes below are to be sent; as long as they are."""
+"""Placeholder in a request for the bytes below; of the same length."""
 BYTES = b"Ger\xe4t \xff\xfe"
 TEXT = "Ger\ufffdt \ufffd\ufffd"
 

@@ -22,7 +22,7 @@ def named(cell: str) -> list[str]:
 
 
 def in_schema(message: str, version: int) -> list[str]:
-    """Those of the schema, depth first, tagged ones last, without what the page leaves to the file."""
+    """The schema's fields, depth first, tagged ones last, without those that the page omits."""
     schema = native.message_schema(message)
     assert schema is not None
     structs = {struct.name: struct for struct in schema.structs}

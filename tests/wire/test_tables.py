@@ -1,4 +1,4 @@
-"""What Python has in its own words about the protocol is what the native core has."""
+"""Python's constants of the protocol equal those of the native core."""
 
 from __future__ import annotations
 
