@@ -128,5 +128,5 @@ def compare(both: list[BrokerProcess]) -> Callable[[Story], None]:
 
 @pytest.fixture
 def compare_guarded(guarded: dict[BrokerProcess, int]) -> Callable[[Story], None]:
-    """As `compare`, with an authorizer and users."""
+    """Like `compare`, with an authorizer and users."""
     return lambda story: tell(story, *(Side(broker, port) for broker, port in guarded.items()))

@@ -322,7 +322,7 @@ def groups(side: Side, name: str) -> None:
 
 
 def partitions(side: Side, name: str) -> None:
-    """Not an election in a partition that is named twice: pybroker answers once."""
+    """Without an election in a partition that is named twice: pybroker returns one result."""
     side.topic(name, 1)
     (own,) = {broker.node_id for broker in side.quietly(m.MetadataRequest(topics=[]), 12).brokers}
     side.ask(m.DescribeProducersRequest(), 0)

@@ -184,7 +184,7 @@ def from_outside(side: Side, name: str) -> None:
 
 
 def listed(side: Side, name: str) -> None:
-    """As ListGroups shows it, whatever filter lets it pass."""
+    """The group in ListGroups, with every filter that matches it."""
     for states, types in (
         ([], []),
         (["Stable"], []),

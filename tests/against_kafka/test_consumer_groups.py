@@ -31,7 +31,7 @@ NOBODYS = Uuid(7, 7)
 
 
 def described(side: Side, name: str) -> None:
-    """As each request that shows groups shows it."""
+    """The group in each request that describes groups."""
     side.ask(m.ConsumerGroupDescribeRequest(group_ids=[name], include_authorized_operations=True), 1)
     side.ask(m.ConsumerGroupDescribeRequest(group_ids=[name]), 0)
     side.ask(m.DescribeGroupsRequest(groups=[name]), 6)

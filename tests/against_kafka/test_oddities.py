@@ -30,7 +30,7 @@ def api_versions(side: Side, name: str) -> None:
 
 
 def producer_ids(side: Side, name: str) -> None:
-    """Not two-phase commit, which pybroker does not have yet."""
+    """Without two-phase commit, which pybroker does not have yet."""
     for timeout_ms in (-(2**31), -1, 0, 1, 899_999, 900_000, 900_001, 2**31 - 1):
         for version in (0, 3, 5):
             # An id without a transactional id has no timeout.

@@ -150,7 +150,7 @@ def produces(side: Side, name: str) -> None:
 
 
 def first_sequences(side: Side, name: str) -> None:
-    """Of producers that the log does not know, and of those that it knows."""
+    """Of unknown producers, and of known ones."""
     side.topic(name, 1)
     for producer, epoch, sequence in (
         (1, 0, 7),

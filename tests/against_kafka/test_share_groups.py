@@ -263,7 +263,7 @@ def wrong_acknowledgements(side: Side, name: str) -> None:
 
 
 def offsets(side: Side, name: str) -> None:
-    """Of administrators."""
+    """Administrative requests for offsets."""
     side.topic(name, 2)
     write(side, name, 5)
     member_of(side, name, "one", name)

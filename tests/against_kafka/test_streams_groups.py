@@ -165,7 +165,7 @@ def forms(port: Callable[[], int], group: str, topics: tuple[str, str], answers:
 
 
 def other_groups(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Told) -> None:
-    """Of another type, and of no type: only offsets."""
+    """Groups of another type, and of no type, which have only offsets."""
     parts = [subtopology("0", sources=(topics[0],))]
 
     def consumer(name: str) -> m.ConsumerGroupHeartbeatRequest:

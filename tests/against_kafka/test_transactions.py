@@ -17,7 +17,7 @@ NOBODY = 1 << 40
 """A producer id that no broker of this run has allocated."""
 
 Producer = tuple[int, int]
-"""Its id and epoch."""
+"""Producer id and epoch."""
 
 
 def batch(producer: Producer, sequence: int, count: int = 1, *, transactional: bool = True) -> bytes:
@@ -86,7 +86,7 @@ def offsets(name: str, group: str, producer: Producer, topic: str, **more: Any) 
 
 
 def shown(side: Side, name: str, topic: str) -> None:
-    """As the requests of administrators show it."""
+    """The transaction in administrative requests."""
     side.ask(m.DescribeTransactionsRequest(transactional_ids=[name]), 0)
     rows = [m.DescribeProducersRequest_TopicRequest(name=topic, partition_indexes=[0])]
     side.ask(m.DescribeProducersRequest(topics=rows), 0, but=("coordinator_epoch",))

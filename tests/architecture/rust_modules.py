@@ -38,7 +38,7 @@ class Source:
     taken: dict[str, Module] = field(default_factory=dict)
     """Names that a `use` brings in, and the path that it names."""
     shown: set[str] = field(default_factory=set)
-    """Those of `taken` that are shown to others (`pub use`)."""
+    """The part of `taken` that `pub use` exports."""
     defined: set[str] = field(default_factory=set)
     children: set[str] = field(default_factory=set)
 
@@ -165,7 +165,7 @@ class _Parser:
             self._at += 1
 
     def _close(self, at: int) -> int:
-        """Where what opens at `at` is closed: the place after it."""
+        """Return the position after the bracket that closes the one at `at`."""
         depth = 0
         for place in range(at, len(self._words)):
             if self._words[place] in _CLOSES:

@@ -77,7 +77,7 @@ def _within_one_log(logs: Mapping[int, ReplicaLog]) -> list[str]:
 
 
 def _differ(place: Place, logs: Mapping[int, ReplicaLog]) -> list[str]:
-    """Byte by byte below the high watermark, from where all of them begin."""
+    """Compare the logs byte by byte, from the highest log start to the high watermark."""
     watermark = max(log.high_watermark for log in logs.values())
     start = max(log.start for log in logs.values())
     found = [

@@ -55,7 +55,7 @@ class Churn(threading.Thread):
         self._history = history
         self._random = random.Random(seed)
         self._numbers: dict[Uuid, int] = {}
-        """Of the next record of each incarnation."""
+        """The number of the next record, by incarnation."""
         self._asked_in_vain: set[Uuid] = set()
         """Deletions that a broker has not confirmed. A broker that hung executes them when it resumes, whatever the
         topic's state is then."""

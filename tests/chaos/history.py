@@ -52,7 +52,7 @@ class History:
     acknowledged: dict[Place, list[Acknowledged]] = field(default_factory=lambda: defaultdict(list))
     sessions: list[Session] = field(default_factory=list)
     keys: dict[tuple[Place, str], int] = field(default_factory=dict)
-    """Of compacted topics: the number that was acknowledged last for each key."""
+    """For compacted topics: the last acknowledged number of each key."""
     lives: dict[str, str] = field(default_factory=dict)
     """All incarnations of topics that come and go: names by id."""
     deleted: set[str] = field(default_factory=set)

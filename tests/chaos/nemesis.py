@@ -75,7 +75,7 @@ def plan(seed: int, brokers: int, faults: Mapping[str, int]) -> Iterator[Step]:
 
 
 class Nemesis:
-    """Does steps to a running cluster."""
+    """Applies steps to a running cluster."""
 
     def __init__(self, cluster: BrokerCluster, links: Links, state: ClusterState, history: History) -> None:
         self._cluster = cluster

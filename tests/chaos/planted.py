@@ -33,7 +33,7 @@ def put(owner: Any, name: str, what: Any) -> None:
 
 
 def setting(name: str) -> str:
-    """As on the command line."""
+    """Return the value of a setting on the command line."""
     return next(word.partition("=")[2] for word in sys.argv if word.startswith(f"{name}="))
 
 

@@ -87,7 +87,7 @@ CUTS: Faults = {
 
 @dataclass
 class Verdict:
-    """Of a run."""
+    """The result of a run."""
 
     seed: int
     steps: list[Step] = field(default_factory=list)
@@ -338,7 +338,7 @@ def _topics(state: ClusterState) -> set[str]:
 
 
 def _count(state: ClusterState, counts: Counter[str]) -> None:
-    """Of the topics that stay."""
+    """Count partitions of the topics that are never deleted."""
     found = [one for (topic, _), one in _partitions(state).items() if topic in PARTITIONS]
     counts["elections"] = sum(one.leader_epoch for one in found)
     counts["ISR changes"] = sum(one.changes for one in found)

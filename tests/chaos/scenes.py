@@ -102,7 +102,7 @@ class Scene:
         return done
 
     def write_some(self, at: int, count: int, topic_id: Uuid) -> int:
-        """As `write`, once the broker takes any."""
+        """Wait until the broker accepts a record, then write like `write`."""
         until(lambda: self.write(at, 1, topic_id))
         return 1 + self.write(at, count - 1, topic_id)
 
@@ -130,7 +130,7 @@ class Scene:
     # --- the cluster --------------------------------------------------------------------------------------------------
 
     def partition(self) -> PartitionState:
-        """As the controller wrote it last."""
+        """Return the partition's state, as the controller wrote it last."""
         return self.state.partitions()[TOPIC, 0]
 
     def controller(self) -> int:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import cache
 
 Change = Callable[[bytearray], None]
-"""Of one request, without its length, in place."""
+"""Changes a request, without its length, in place."""
 
 FETCH = 1
 PARTITION_BYTES = 32
-"""Of a partition in Fetch 13, without its tagged fields."""
+"""Size of a partition in Fetch 13, without its tagged fields."""
 LAST_FETCHED_EPOCH_AT = 16
 
 

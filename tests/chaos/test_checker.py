@@ -17,7 +17,7 @@ BROKERS = (1, 2, 3)
 
 
 def number(value: int) -> bytes:
-    """As a varint."""
+    """Return the number as a varint."""
     zigzag, out = (value << 1) ^ (value >> 63), bytearray()
     while zigzag >= 0x80:
         out.append(zigzag & 0x7F | 0x80)

@@ -41,7 +41,7 @@ class Writer(threading.Thread):
         raise NotImplementedError
 
     def complain(self, what: str) -> None:
-        """Nothing may go wrong for a writer that has all the time there is."""
+        """Report a fault. A writer without a deadline must have none."""
         self._history.problems.append(f"writer {self.name}: {what}")
 
     def place(self, partition: int) -> Place:

@@ -271,7 +271,7 @@ def test_a_broker_says_where_its_data_is_and_what_it_was_started_with(
 
 
 def test_levels_of_loggers_change_while_the_broker_runs(ask: Callable[..., Any]) -> None:
-    """As Kafka's broker-loggers."""
+    """Like Kafka's broker-loggers."""
     loggers = ["--entity-type", "broker-loggers", "--entity-name", "1"]
     told = ask("configs", "--alter", *loggers, "--add-config", "pybroker.broker.dispatch=DEBUG")
     assert told == {"entity_type": "broker_logger", "entity_name": "1", "changed": ["pybroker.broker.dispatch"]}
@@ -316,7 +316,7 @@ def test_positions_are_moved_as_kafkas_tool_moves_them(
         run("produce", name, "--json", "--partition", str(partition), stdin=lines)
 
     def moved(*arguments: str) -> list[tuple[int | None, int]]:
-        """Of each partition where it was and where it is to be."""
+        """Return (old offset, new offset) of each partition."""
         told = ask("groups", "reset-offsets", group, *arguments)
         return [(each["before"], each["offset"]) for each in told["positions"]]
 

@@ -103,7 +103,7 @@ def test_each_shell_is_taught(shell: str) -> None:
 
 
 def test_bash_completes(broker: BrokerProcess) -> None:
-    """The whole way: the script in a bash, which calls the program by its name."""
+    """End to end: bash loads the script and calls the program by its name."""
     name = unique("bash")
     with WireClient(broker.port) as client:
         create(client, name)

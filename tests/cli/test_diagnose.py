@@ -166,7 +166,7 @@ def test_of_a_broker_that_runs(broker: PybrokerProcess, tmp_path: Path) -> None:
 
 
 def test_of_a_broker_that_was_killed(broker: PybrokerProcess, tmp_path: Path) -> None:
-    """Its socket is left, and the next broker takes the place."""
+    """The killed broker's socket file remains, and the next broker replaces it."""
     broker.start()
     directory = broker.data_dir
     until((directory / FILE_NAME).exists)

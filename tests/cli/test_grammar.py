@@ -35,7 +35,7 @@ def groups() -> Iterator[tuple[str, VerbGroup, click.Context]]:
 
 
 def test_every_verb_of_every_command_is_a_word_and_an_option() -> None:
-    """Also under the words that other commands have for the same."""
+    """Also under aliases from other commands."""
     seen = []
     for name, group, context in groups():
         for verb in group.list_commands(context):

@@ -45,7 +45,7 @@ def entries(document: Any) -> Iterator[tuple[str, Any]]:
 
 @pytest.fixture(scope="module")
 def names() -> tuple[str, str, str]:
-    """Of a topic, a group and an ingest that no other test has."""
+    """Return names of a topic, a group and an ingest that no other test uses."""
     return unique("told"), unique("group"), unique("ingest")
 
 

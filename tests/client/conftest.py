@@ -80,7 +80,7 @@ def apache_kafka(kafka_and_listeners: tuple[BrokerProcess, SecureKafka]) -> Brok
 
 @pytest.fixture(scope="session")
 def secure_kafka(kafka_and_listeners: tuple[BrokerProcess, SecureKafka]) -> SecureKafka:
-    """Its listeners with TLS."""
+    """The Kafka broker's TLS listeners."""
     return kafka_and_listeners[1]
 
 

@@ -68,7 +68,7 @@ async def test_producer_consumer_and_admin_say_which_host_does_not_resolve(broke
 
 
 def test_the_spark_connector_says_so_too(broker: BrokerProcess) -> None:
-    """Its driver and its tasks have the same client."""
+    """Spark's driver and tasks use the same client."""
     cluster = SparkCluster(settings_of_spark(broker), waits=True)
     assert cluster.id, "bootstrap.servers has an address"
     asked = m.CreateTopicsRequest(timeout_ms=1_000)

@@ -342,7 +342,7 @@ async def test_what_is_wrong_with_tls_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_listener_with_tls_that_says_nothing_is_told() -> None:
-    """As Apache Kafka's."""
+    """Like Apache Kafka's listener."""
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
@@ -368,7 +368,7 @@ async def test_a_code_that_asks_for_a_login_is_understood() -> None:
 
 
 async def test_a_broker_that_goes_away_on_the_first_request_once_is_asked_again() -> None:
-    """That may be a restart."""
+    """A closed connection may be a restart."""
     answers: list[Any] = [ConnectionError()]
     async with (
         FakeBroker({"MetadataRequest": lambda *_: answers.pop() if answers else fake.metadata()}) as fake,

@@ -44,7 +44,7 @@ class Release:
         return f"{self.family}-{self.version}"
 
     def lock(self, ending: str) -> Path:
-        """Its file in `locks/`."""
+        """A file in `locks/`."""
         return LOCKS / f"{self}.{ending}"
 
     def command(self) -> list[str]:

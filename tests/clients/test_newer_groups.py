@@ -39,7 +39,7 @@ def franz(newer: BrokerProcess) -> Iterator[Client]:
 
 
 def members(broker: BrokerProcess, group: str) -> int:
-    """Those that speak the newer protocol."""
+    """Return the number of members with the consumer protocol."""
     with WireClient(broker.port) as client:
         shown = client.call(m.ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0]
     assert shown.error_code == 0

@@ -31,7 +31,7 @@ def provider(authority: Authority) -> Iterator[IdentityProvider]:
 
 
 def settings(provider: IdentityProvider, authority: Authority, secret: str = SECRET) -> dict[str, str]:
-    """As Kafka's documentation has them."""
+    """Settings with the names in Kafka's documentation."""
     line = (
         f'{MODULE} required clientId="{CLIENT}" clientSecret="{secret}" scope="brokers" ssl.truststore.type=PEM '
         f'ssl.truststore.location="{authority.certificate}";'

@@ -20,9 +20,9 @@ from tests.support.taking_records import all_take_a_record
 
 CLIENTS = 3
 TOPICS = 25
-"""That each client creates in a round, and asks to be deleted."""
+"""Topics that each client creates and deletes in a round."""
 SHORT_ROUNDS, ROUNDS = 2, 4
-"""With one cluster."""
+"""Rounds with one cluster."""
 LONG_RUNS = 15
 HEALED_S = 10.0
 ANSWER_S = 20.0

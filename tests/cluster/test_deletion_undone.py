@@ -101,7 +101,7 @@ def test_a_topic_is_truncated_while_a_broker_is_down(brokers: Everywhere) -> Non
 
 @pytest.mark.checklist("U2", "U3", "R32")
 def test_groups_of_all_coordinators_get_their_offsets_back(brokers: Everywhere) -> None:
-    """Of a topic that was undeleted, and of one that was truncated."""
+    """For an undeleted topic, and for a truncated one."""
     old = brokers.create("kept")
     brokers.written("kept", "one")
     brokers.written("kept", "two")

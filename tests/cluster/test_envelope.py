@@ -75,7 +75,7 @@ def delete(broker: ClusterBroker, name: str) -> tuple[int, Uuid]:
 
 
 def id_of(broker: ClusterBroker, name: str) -> Uuid | None:
-    """As a broker shows it."""
+    """Return the topic id that a broker shows."""
     with WireClient(broker.port) as client:
         request = m.MetadataRequest(topics=[m.MetadataRequest_MetadataRequestTopic(name=name)])
         (topic,) = client.call(request, 12).topics
@@ -242,7 +242,7 @@ def test_a_controller_that_was_replaced_refuses_nothing_from_what_it_remembers(n
 
 
 def allow(broker: ClusterBroker, topic: str, *operations: AclOperation) -> None:
-    """Nothing else is allowed on that topic then."""
+    """Allow these operations on the topic, and no others."""
     request = m.CreateAclsRequest(
         creations=[
             m.CreateAclsRequest_AclCreation(
@@ -262,7 +262,7 @@ def allow(broker: ClusterBroker, topic: str, *operations: AclOperation) -> None:
 
 
 def allowed(broker: ClusterBroker, topic: str) -> set[int]:
-    """As a broker shows it."""
+    """Return the operations that a broker's ACLs allow."""
     request = m.DescribeAclsRequest(
         resource_type_filter=ResourceType.TOPIC,
         resource_name_filter=topic,

@@ -32,14 +32,14 @@ def coordinator_at(broker: ClusterBroker, patience_s: float = 60.0) -> tuple[int
 
 
 def commit_request(offset: int) -> m.OffsetCommitRequest:
-    """Of a group without members."""
+    """A commit for a group without members."""
     partition = m.OffsetCommitRequest_OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = m.OffsetCommitRequest_OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
     return m.OffsetCommitRequest(group_id=GROUP, topics=[topic])
 
 
 def code_of(answer: m.OffsetCommitResponse) -> int:
-    """Of its one partition."""
+    """Return the code of the one partition."""
     return int(answer.topics[0].partitions[0].error_code)
 
 
@@ -51,7 +51,7 @@ class Group:
         self.committed = 0
 
     def coordinator(self, *but: int) -> int:
-        """As the others than `but` say."""
+        """Return the coordinator, according to all brokers except `but`."""
         found: list[int] = []
 
         def told() -> bool:
@@ -137,7 +137,7 @@ def cluster(few: BrokerCluster) -> BrokerCluster:
 
 @pytest.fixture(scope="module")
 def group(cluster: BrokerCluster) -> Group:
-    """With a commit."""
+    """A group with a commit."""
     group = Group(cluster)
     group.commit()
     return group

@@ -16,7 +16,7 @@ from tests.support.cluster_ingest import ClusterIngest, client, create, leaders,
 
 PARTITIONS = 3
 LINKED = {"ingest.copy.bytes.max": "0"}
-"""Nothing is small enough to be copied."""
+"""Copy no segment, however small."""
 TTL_MS = 8_000
 """Of an ingest that is to expire: longer than a loaded machine hangs between two appends."""
 

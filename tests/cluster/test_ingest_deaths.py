@@ -37,7 +37,7 @@ class Dying:
         self.controller = 1
 
     def dies(self, broker: int, step: str) -> None:
-        """It will, at that step."""
+        """Let the broker die at that step."""
         step_file(self._folder, broker).write_text(step)
 
     def has_died(self, broker: int) -> bool:

@@ -42,7 +42,7 @@ def _from(partition: int) -> list[int]:
 
 
 def address(broker: ClusterBroker) -> str:
-    """Where the broker said that its metrics are, when it started last."""
+    """Return the address of the metrics from the log of the broker's last start."""
     return re.findall(r"Metrics at (http://\S+)", Path(broker.log_path).read_text())[-1]
 
 

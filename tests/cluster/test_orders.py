@@ -108,7 +108,7 @@ def stop_replica(topic_id: Uuid, epoch: int = DELETED, partitions: int = 1) -> A
 
 
 def codes(answer: Any) -> Sequence[int]:
-    """Of the answer, and of the partitions in it."""
+    """Return the error code of the response and those of its partitions."""
     errors = [one.error_code for topic in answer.topics for one in topic.partition_errors]
     return [answer.error_code, *errors]
 

@@ -33,7 +33,7 @@ def alter(broker: ClusterBroker, name: str, operation: int, setting: str, value:
 
 
 def setting_of(broker: ClusterBroker, name: str, setting: str) -> str | None:
-    """As a broker shows it."""
+    """Return the setting that a broker shows."""
     resource = m.DescribeConfigsRequest_DescribeConfigsResource(
         resource_type=TOPIC, resource_name=name, configuration_keys=[setting]
     )

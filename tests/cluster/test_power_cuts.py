@@ -55,7 +55,7 @@ class Machines:
             self.cluster.brokers[number].kill()
 
     def power_up(self, *numbers: int) -> None:
-        """Their machines run again; the brokers do not yet."""
+        """Restore the power of machines; their brokers stay stopped."""
         self._cuts += 1
         for number in numbers:
             if number in self._disks:

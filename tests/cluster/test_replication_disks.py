@@ -32,7 +32,7 @@ class TwoDisks:
             self.directory.rename(self.directory.with_name("gone"))
 
     def mend(self) -> None:
-        """After the broker has ended."""
+        """Call it after the broker has ended."""
         if self._disk is not None:
             self._disk.reboot()
         else:

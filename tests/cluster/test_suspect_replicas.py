@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 class PowerCut:
-    """Of all machines at once. What of a log has survived is up to the test."""
+    """A power cut of all machines at once. The test sets what each log keeps."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster
@@ -45,7 +45,7 @@ class PowerCut:
             broker.boot_id = f"after {broker.boot_id}"
 
     def keep(self, number: int, topic: str, batches: int) -> None:
-        """Of this replica's log so many batches were on the disk."""
+        """Set the number of batches of this replica's log that were on disk."""
         (path,) = segments_of(self.cluster.brokers[number], topic)
         whole = path.read_bytes()
         at = 0

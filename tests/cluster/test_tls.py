@@ -28,7 +28,7 @@ TOPIC = "under-tls"
 
 
 class Stores:
-    """Of each broker: one has PKCS12, one JKS, one PEM."""
+    """The stores of each broker: one has PKCS12, one JKS, one PEM."""
 
     def __init__(self, folder: Path, authority: Authority) -> None:
         self.folder = folder
@@ -99,7 +99,7 @@ def cluster(stores: Stores, tmp_path: Path) -> Iterator[BrokerCluster]:
 
 
 def client(cluster: BrokerCluster, stores: Stores) -> dict[str, Any]:
-    """As Java's settings, with a truststore of keytool's."""
+    """Settings of a client with Java's names, with a truststore made by keytool."""
     place = stores.folder / "client.p12"
     if not place.exists():
         truststore(place, stores.authority.certificate, "PKCS12")

@@ -23,7 +23,7 @@ MENDED_S = 20.0
 
 
 def ports(cluster: BrokerCluster) -> dict[int, int]:
-    """Of the brokers that run."""
+    """Ports of the running brokers."""
     return {number: broker.port for number, broker in cluster.brokers.items() if broker.running}
 
 

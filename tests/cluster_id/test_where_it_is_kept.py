@@ -17,7 +17,7 @@ from tests.topic_ids.stopped import in_store
 
 
 async def forget(store: EmbeddedStore) -> None:
-    """As a store from before cluster ids, or one that was set up anew."""
+    """Make the store look like one from before cluster ids, or like a new one."""
     await store.delete(znodes.CLUSTER_ID)
 
 

@@ -99,7 +99,7 @@ def test_what_is_refused_for_brokers(broker: BrokerProcess) -> None:
 
 
 def test_what_is_fixed_at_start_can_be_taken_back(broker: BrokerProcess) -> None:
-    """It is not set, so nothing happens."""
+    """The setting has no dynamic value, so the request changes nothing."""
     configs(broker, *BROKER, "--alter", "--delete-config", "num.partitions")
 
 

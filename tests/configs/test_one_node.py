@@ -37,7 +37,7 @@ def produced(broker: BrokerProcess, topic: str, **settings: Any) -> list[str | N
 
 
 def told(broker: BrokerProcess, pattern: str) -> list[str]:
-    """As `lines`, once there is one."""
+    """Like `lines`, but wait for the first one."""
     give_up = time.monotonic() + LIMIT_S
     while not (found := lines(broker, pattern)) and time.monotonic() < give_up:
         time.sleep(0.02)

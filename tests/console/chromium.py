@@ -77,7 +77,7 @@ class Chromium:
 
     @property
     def path(self) -> str:
-        """Where the browser is, from the first slash on."""
+        """The path of the browser's address."""
         return "/" + self.driver.current_url.split("/", 3)[3]
 
     def one(self, selector: str) -> WebElement:

@@ -43,7 +43,7 @@ def filled() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def address(filled: Broker) -> Iterator[str]:
-    """Of a console for that broker."""
+    """The address of a console for that broker."""
     with console(filled.bootstrap) as where:
         yield where
 

@@ -39,7 +39,7 @@ def filled() -> Iterator[Broker]:
 
 
 def cells(browser: Chromium, row: int) -> list[str]:
-    """Of a line of the first table."""
+    """Texts of a row of the first table."""
     return [each.text for each in browser.one("table").find_elements("css selector", f"tbody tr:nth-child({row}) td")]
 
 

@@ -35,7 +35,7 @@ async def _fill(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    """With users and access control."""
+    """A broker with users and an authorizer."""
     with secure_broker(["alice", "bob"]) as running:
         asyncio.run(_fill(f"127.0.0.1:{port_of(running, 'SASL')}"))
         yield running

@@ -37,7 +37,7 @@ HOSTILE = (
 
 
 def datum(amount: int) -> bytes:
-    """As Avro."""
+    """Encode an Avro record."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, SCHEMA, {"amount": amount})
     return out.getvalue()

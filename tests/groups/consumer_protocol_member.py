@@ -24,7 +24,7 @@ MOVING = {
 
 Partition = tuple[Uuid, int]
 Port = Callable[[], int]
-"""Of the broker that coordinates the group, as far as one knows."""
+"""Returns the port of the broker that coordinates the group."""
 
 
 def ask(port: Port, request: Any, version: int, code_of: Callable[[Any], int]) -> Any:
@@ -92,7 +92,7 @@ class ConsumerProtocolMember:
         )
 
     def commit(self, topic: str, partition: int, offset: int) -> None:
-        """As the member that it is, in its epoch."""
+        """Commit with the member's id and epoch."""
         one = m.OffsetCommitRequest_OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         request = m.OffsetCommitRequest(
             group_id=self.group,

@@ -43,7 +43,7 @@ class Step(NamedTuple):
     record: str
     act: Callable[[], object]
     behind: Callable[[], object] = lambda: None
-    """What follows it, in peace."""
+    """The following action, without a fault."""
     is_shown: bool = True
     """A describe request gets the group."""
 

@@ -60,7 +60,7 @@ def test_a_member_and_all_members_have_a_limit(broker: BrokerProcess) -> None:
 
 
 def heartbeat(kind: str, group: str, member: str, topics: list[str]) -> Any:
-    """Of a member that joins."""
+    """Return the first heartbeat of a member."""
     if kind == "consumer":
         return m.ConsumerGroupHeartbeatRequest(
             group_id=group,

@@ -78,7 +78,7 @@ class WorkingClients:
             assert [value for _, value in self.received] == [b"%d" % number for number in range(self.sent)]
 
     def _produce(self) -> None:
-        # No retry hides a refusal, and no second connection a lost one.
+        # Without retries, every refusal and every lost connection is an error.
         producer = Producer({**self._settings, "acks": "all", "retries": 0, "linger.ms": 0, "error_cb": self._trouble})
         while not self._over.wait(PAUSE_S):
             producer.produce(self.topic, b"%d" % self.sent, on_delivery=self._delivered)

@@ -113,7 +113,7 @@ def spoiled(request: bytes, chance: random.Random) -> bytes:
 
 
 def framed(request: bytes, chance: random.Random) -> bytes:
-    """With its length in front; one in twenty lies."""
+    """Prefix the length; one in twenty lengths is wrong."""
     length = len(request)
     if chance.random() < 0.05:
         length = chance.choice((-1, 0, 3, length - 1, length + 7, 2**31 - 1, -(2**31)))

@@ -56,7 +56,7 @@ def large(name: str, elements: int) -> Any:
 
 
 def encoded(request: Any, version: int) -> bytes:
-    """With its length."""
+    """Return the request with its length."""
     frame = native.encode_request(request, version, 1, "stranger")
     return struct.pack(">i", len(frame)) + frame
 

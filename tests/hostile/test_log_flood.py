@@ -51,7 +51,7 @@ def unknown_key(broker: Broker) -> None:
 
 
 def malformed_request(broker: Broker) -> None:
-    """After a login: an array that claims more than there is."""
+    """After a login, send an array whose length exceeds the request."""
     with login(broker, STRANGER) as client, contextlib.suppress(OSError):
         client.send_frame(header(15, 0) + struct.pack(">i", 1_000_000))
         client.receive_frame()

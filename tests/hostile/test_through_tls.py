@@ -56,7 +56,7 @@ def broker(authority: Authority, tmp_path: Path) -> Iterator[Broker]:
 
 
 def context_of(authority: Authority) -> ssl.SSLContext:
-    """With a certificate to show, so that a handshake has all of its messages."""
+    """Use a client certificate, so that a handshake has all of its messages."""
     context = ssl.create_default_context(cafile=str(authority.certificate))
     context.load_cert_chain(authority.identity("client"))
     return context

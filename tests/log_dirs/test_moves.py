@@ -81,7 +81,7 @@ def place(broker: BrokerProcess, topic: str, partition: int = 0) -> list[tuple[s
 
 
 def other(jbod: Jbod, topic: str) -> tuple[Path, Path]:
-    """Where the partition is, and where it is not."""
+    """Return the log directory that has the partition, and the other one."""
     _, one, two = jbod
     return (one, two) if (one / f"{topic}-0").is_dir() else (two, one)
 

@@ -67,7 +67,7 @@ class Message(NamedTuple):
     controller_epoch: int
     broker_epoch: int
     seen: ControllerHistory
-    """Where the controller stands."""
+    """The controller's position."""
     topic: Topic | None
     """What it names: for full all that the receiver hosts."""
     live: Topic | None

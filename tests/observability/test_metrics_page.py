@@ -85,7 +85,7 @@ def consume(broker: PybrokerProcess, topic: str, records: int, group: str) -> No
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PybrokerProcess]:
-    """With traffic of all kinds."""
+    """A broker with traffic of all kinds."""
     listener = f"127.0.0.1:{free_port()}"
     broker = PybrokerProcess(tmp_path_factory.mktemp("broker"), {"metrics.listener": listener})
     broker.start()

@@ -24,7 +24,7 @@ PYTHON_ALLOWED = frozenset(
     | {"Zlib"}
 )
 TOOLS_ALLOWED = PYTHON_ALLOWED | {"MPL-2.0", "LGPL-2.1"}
-"""Of what only tests and builds need: nothing of it is handed on."""
+"""Licences of packages for tests and builds, which are not distributed."""
 
 UNCHANGED = {"certifi": "MPL-2.0"}
 """Of the extras: what users install themselves from its authors, and nobody here changes."""
@@ -73,7 +73,7 @@ def locked_crates() -> set[tuple[str, str]]:
 
 
 def crates_allowed() -> frozenset[str]:
-    """Of deny.toml."""
+    """Return the licences that deny.toml allows."""
     return frozenset(tomllib.loads((ROOT / "deny.toml").read_text())["licenses"]["allow"])
 
 

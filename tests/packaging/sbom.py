@@ -16,7 +16,7 @@ from typing import Any
 from tests.packaging.licences import ROOT, Part, crates, packages, product_packages
 
 NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
-"""Of URLs, RFC 9562."""
+"""The namespace of URLs (RFC 9562)."""
 
 
 def bill() -> dict[str, Any]:

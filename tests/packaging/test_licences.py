@@ -8,7 +8,7 @@ from tests.packaging import licences
 
 ELSEWHERE = {"async-timeout", "backports-asyncio-runner", "cffi", "colorama", "exceptiongroup", "importlib-metadata"}
 ELSEWHERE |= {"pycparser", "pywin32", "tomli", "tzdata", "zipp"}
-"""Of other systems and Pythons: what a universal lock has besides."""
+"""Packages for other systems and Python versions in a universal lock."""
 
 
 def test_all_that_is_locked_is_allowed() -> None:

@@ -22,7 +22,7 @@ def leaves(nav: object) -> list[str]:
 
 
 def anchors(text: str) -> set[str]:
-    """Of headings, as the generator makes them."""
+    """Return the anchors of headings, as the generator makes them."""
     heads = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
     return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", head).strip().lower()) for head in heads}
 

@@ -77,7 +77,7 @@ class NodeProcess:
         await until(met, what)
 
     async def kill(self) -> None:
-        """As `kill -9`: nothing is closed."""
+        """Like `kill -9`: nothing is closed."""
         assert self.process is not None
         self.process.kill()
         await self.process.wait()

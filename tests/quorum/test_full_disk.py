@@ -27,7 +27,7 @@ class Room(NamedTuple):
 
 
 def limit_files(node: NodeProcess, size: int) -> None:
-    """As `ulimit -f`: larger files fail as on a full disk."""
+    """Like `ulimit -f`: larger files fail as on a full disk."""
     assert node.process is not None
     _, hard = resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (size, hard))

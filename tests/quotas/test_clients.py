@@ -31,7 +31,7 @@ def topic(broker: BrokerProcess) -> str:
 
 
 def limit(broker: BrokerProcess, client_id: str) -> None:
-    """As an operator does it."""
+    """Set quotas with Kafka's tool, like an operator."""
     config = f"producer_byte_rate={RATE},consumer_byte_rate={RATE}"
     who = ["--entity-type", "clients", "--entity-name", client_id]
     run_tool("kafka-configs", ["--bootstrap-server", broker.bootstrap, "--alter", *who, "--add-config", config])

@@ -59,7 +59,7 @@ def keystore(path: Path, kind: str, password: str | None = PASSWORD) -> StoreFil
 
 
 def der(pem: bytes) -> bytes:
-    """Of the certificate in it."""
+    """Return the DER form of the certificate."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     body = pem.decode().partition(begin)[2].partition(end)[0]
     return ssl.PEM_cert_to_DER_cert(f"{begin}{body}{end}")

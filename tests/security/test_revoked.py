@@ -174,7 +174,7 @@ def test_lists_that_cannot_be_used_stop_the_start(listener: Listener) -> None:
 
 
 def test_a_crowd_with_a_revoked_certificate_costs_little(broker: Broker, listener: Listener) -> None:
-    """Also with a list of many thousands."""
+    """Also with a list of many thousands of certificates."""
     assert not is_served(broker.port, listener.showing(listener.bad))
     before = resident_mib(broker.pid)
     context = listener.showing(listener.bad)

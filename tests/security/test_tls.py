@@ -240,7 +240,7 @@ def test_a_plaintext_client_is_told_in_words_and_gets_nothing_else(
     port, words = port_of(broker, listener), f"This listener speaks TLS: set security.protocol={protocol}."
 
     def asked(request: Any, version: int | None = None) -> Any:
-        """After its versions, as clients ask; the connection ends after the answer."""
+        """Send ApiVersions first, like clients; the connection is closed after the response."""
         with WireClient(port) as client:
             assert call(client, m.ApiVersionsRequest(), 0).error_code == 0
             answer = call(client, request, version)

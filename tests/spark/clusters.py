@@ -34,7 +34,7 @@ def home(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Of a driver or a daemon that belongs to a test."""
+    """Environment of a driver or a daemon that belongs to a test."""
     return {
         **os.environ,
         "SPARK_HOME": str(home(folder)),

@@ -36,7 +36,7 @@ class Contents:
 
     @staticmethod
     def of(frame: DataFrame) -> Contents:
-        """Of a frame with key, value and partition."""
+        """Return the contents of a frame with key, value and partition."""
         row = frame.selectExpr(
             "count(*) AS records",
             "coalesce(sum(crc32(key)), 0) AS keys",

@@ -85,7 +85,7 @@ def test_an_archive_holds_every_record_and_where_it_came_from(archives: dict[str
 
 
 def test_a_partition_without_records_of_that_time_adds_nothing(archives: dict[str, Done]) -> None:
-    """Of `--from` and `--to`, which are in UTC wherever the machine is."""
+    """`--from` and `--to` are in UTC, whatever the machine's time zone."""
     assert _parts(archives["idle"]) == [(0, 0, 4, 5), (1, None, None, 0)]
     assert _parts(archives["none"]) == [(0, None, None, 0), (1, None, None, 0)]
 

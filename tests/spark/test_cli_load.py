@@ -154,7 +154,7 @@ def test_a_line_that_cannot_be_read_ends_the_load(broker: BrokerProcess, loads: 
 
 
 def test_raw_drops_no_column(loads: dict[str, Done]) -> None:
-    """It has one column to write."""
+    """`--value raw` writes one column."""
     line = "--value raw requires exactly one column besides the key; columns: value, a, b"
     assert loads["three raw"].line() == line
 
@@ -167,7 +167,7 @@ def test_columns_may_have_dots_and_differ_in_case(broker: BrokerProcess, loads: 
 
 
 def test_timestamps_in_avro_know_no_zone(broker: BrokerProcess, loads: dict[str, Done]) -> None:
-    """Not even in the hour that comes twice."""
+    """Not even in the hour that is repeated when summer time ends."""
     line = loads["avro"].err.splitlines()[0]
     assert loads["avro"].told["rows"] == 3, loads["avro"].err
     assert len(loads["avro"].err.splitlines()) == 1, loads["avro"].err

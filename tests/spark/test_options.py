@@ -112,7 +112,7 @@ def test_a_mistake_in_a_write_is_named(options: dict[str, str], told: str) -> No
     ],
 )
 def test_a_subscription_that_means_nothing_is_named(options: dict[str, str], told: str) -> None:
-    """Not read as all partitions, or as none."""
+    """It is not treated as all partitions, or as none."""
     with pytest.raises(OptionError, match=re.escape(told)):
         read_options({**HERE, **options}, streaming=True)
 

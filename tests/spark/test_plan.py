@@ -76,7 +76,7 @@ def test_a_position_survives_its_json() -> None:
     ],
 )
 def test_a_checkpoint_that_is_not_ours_or_damaged_is_refused(damaged: Any) -> None:
-    """It is shown."""
+    """The error shows the content."""
     with pytest.raises(TopicChangedError, match=re.escape(f"contains no offsets of format('pybroker'): {damaged}")):
         StreamPosition.from_json(damaged)
 
@@ -98,7 +98,7 @@ def test_a_checkpoint_of_another_cluster_is_refused() -> None:
 
 
 def test_an_unchanged_topic_goes_on_where_it_was() -> None:
-    """Also one that was deleted and undeleted: its id is the same."""
+    """Including a topic that was deleted and undeleted: its id is the same."""
     here = [SparkTopic(OLD, "t", (1,))]
     assert rules().carried_over(position(p0=500), here) == position(p0=500)
 

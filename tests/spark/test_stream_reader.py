@@ -244,7 +244,7 @@ def test_a_group_shows_no_lag_of_a_stream_that_has_caught_up(query: Query) -> No
 
 
 def test_a_group_that_takes_no_offsets_does_not_stop_the_query(query: Query, caplog: pytest.LogCaptureFixture) -> None:
-    """Its members commit for themselves; it is said once."""
+    """Its members commit for themselves; the log says so once."""
     group = f"{query.topic}-group"
     query.create(query.topic, 20)
     _, end = query.first_batch()

@@ -72,7 +72,7 @@ class Writer:
         sink.finish()
 
     def prepared(self, value: str, batch: int = 0) -> PreparedTransaction:
-        """As a task leaves it."""
+        """Return a transaction as a task leaves it."""
         prepared = self.begun(batch)
         assert not prepared.done
         self.send(prepared, value)

@@ -82,7 +82,7 @@ class Instance:
 
     @property
     def state(self) -> str:
-        """As it said last."""
+        """The last reported state."""
         return next((line.split()[1] for line in reversed(self.lines) if line.startswith("state ")), "")
 
     @property

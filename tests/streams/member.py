@@ -142,7 +142,7 @@ class StreamsMember:
         assert answer.error_code in (0, ErrorCode.UNKNOWN_MEMBER_ID), ErrorCode(answer.error_code).name
 
     def commit(self, topic: str, partition: int, offset: int, epoch: int | None = None) -> int:
-        """As the member that it is, in its epoch; the error code."""
+        """Commit with the member's id and epoch; return the error code."""
         one = m.OffsetCommitRequest_OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         request = m.OffsetCommitRequest(
             group_id=self.group,

@@ -159,12 +159,12 @@ class BrokerCluster:
 
     @property
     def zookeeper(self) -> ZooKeeperServer:
-        """Of a cluster that has one."""
+        """The ZooKeeper of a cluster that has one."""
         assert self._server is not None, "this cluster has a metadata quorum"
         return self._server
 
     def voters(self) -> list[ClusterBroker]:
-        """Those that vote in the metadata quorum."""
+        """The voters of the metadata quorum."""
         return [self.brokers[number] for number in self._voters]
 
     def behind(self, links: Links) -> None:

@@ -31,7 +31,7 @@ class MetadataLogState:
         return set(self._read().image.brokers)
 
     def life(self, broker: int) -> int:
-        """Its broker epoch; -1 while it is not registered."""
+        """Return the broker epoch; -1 while the broker is not registered."""
         found = self._read().image.brokers.get(broker)
         return -1 if found is None else found.epoch
 

@@ -113,7 +113,7 @@ def produce_as_leader(broker: ClusterBroker, topic: str, *values: str, acks: int
 
 
 def broker_epochs(cluster: BrokerCluster) -> dict[int, int]:
-    """Of all that are registered, as the metadata store has them."""
+    """Return the epochs of all registered brokers, from the metadata store."""
     with state_of(cluster) as told:
         return {number: told.life(number) for number in told.brokers()}
 

@@ -26,7 +26,7 @@ threads[0].join()
 
 
 def states(pid: int) -> set[str]:
-    """Of all threads (Linux): "T" of those that are stopped."""
+    """States of all threads (Linux): "T" for stopped ones."""
     lines = (path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat"))
     return {line.rpartition(")")[2].split()[0] for line in lines}
 

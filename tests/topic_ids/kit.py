@@ -130,5 +130,5 @@ def fetch(client: WireClient, topic: str | Uuid, offset: int = 0, version: int =
 
 
 def leader_epoch(client: WireClient, topic: str | Uuid) -> int:
-    """Of partition 0."""
+    """Return the leader epoch of partition 0."""
     return int(metadata(client, 12, topic).topics[0].partitions[0].leader_epoch)

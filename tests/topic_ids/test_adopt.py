@@ -51,7 +51,7 @@ SETTINGS = {
         "metrics": "org.apache.kafka.consumer.,org.apache.kafka.producer.",
     },
 }
-"""Of resources that are neither topics nor brokers."""
+"""Settings of resources that are neither topics nor brokers."""
 
 
 def admin(broker: BrokerProcess) -> AdminClient:

@@ -101,7 +101,7 @@ def tool(folder: Path, settings: dict[str, str], *arguments: str) -> str:
 
 
 def rows(text: str) -> list[list[str]]:
-    """Of `--describe`, without its head."""
+    """Parse the output of `--describe`, without its head."""
     return sorted(line.split() for line in text.splitlines() if re.search(r"\s\S{80,}\s+User:", line))
 
 

@@ -174,7 +174,7 @@ def churn(broker: BrokerProcess, cycles: int) -> Watch:
 
 
 def settled(broker: BrokerProcess, cycles: int) -> None:
-    """Nothing is left of any of them, and nothing went early."""
+    """Check that no data of them remains, and that none was removed early."""
     lives = Lives(broker.port)
     until(lambda: lives.deletions() == [], "all deletions")
     assert not list((broker.data_dir / "deleting").glob("*"))

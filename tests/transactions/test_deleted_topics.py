@@ -34,7 +34,7 @@ class Lives:
         self.admin.undelete_topics({topic_id: name})
 
     def end(self, topic: str) -> int:
-        """Where the log ends, markers included."""
+        """Return the log end, markers included."""
         partition = TopicPartition(topic, 0)
         return int(self.admin.list_offsets({partition: OffsetSpec.latest()}).all()[partition].offset)
 

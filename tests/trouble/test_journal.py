@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
 
 def groups(directory: Path) -> list[Group]:
-    """Those that a start needs, in their order."""
+    """Return the groups that a start needs, in order."""
     found = []
     for path in directory.glob("journal.*"):
         content = path.read_bytes()

@@ -49,7 +49,7 @@ def no_umask() -> Iterator[None]:
 
 
 def modes(directory: Path) -> dict[Path, int]:
-    """Of the directory and of all in it."""
+    """Modes of the directory and of everything in it."""
     found = [directory, *(Path(at, name) for at, folders, names in os.walk(directory) for name in folders + names)]
     return {each: stat.S_IMODE(each.lstat().st_mode) for each in found if each.exists()}
 

@@ -98,21 +98,21 @@ class ControlPlane:
 
     @property
     def controller(self) -> Controller:
-        """Of the broker that runs."""
+        """The running broker's controller."""
         office = self.parts.election
         assert isinstance(office, SoleController)
         return office._controller
 
     @property
     def parts(self) -> BrokerParts:
-        """Of the broker that is up."""
+        """The running broker's components."""
         assert self.broker is not None
         assert self.broker.parts is not None
         return self.broker.parts
 
     @property
     def store(self) -> MetadataStore:
-        """As above."""
+        """The running broker's store."""
         assert self.broker is not None
         assert self.broker._store is not None
         return self.broker._store

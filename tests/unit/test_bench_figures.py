@@ -34,7 +34,7 @@ def test_a_jvm_is_loaded_until_it_stands_still() -> None:
 
 
 def test_what_never_stands_still_is_taken_as_it_is_and_told() -> None:
-    """After five minutes."""
+    """The bench stops waiting after five minutes."""
     restless, clock = figures(*(50 + 10 * (number % 2) for number in range(1000))), count(0.0, 30.0)
     warmth = until_steady(lambda: next(restless), clock=lambda: next(clock))
     assert (warmth.runs, warmth.steady) == (11, False)
@@ -63,7 +63,7 @@ class Silent:
     moved = 0.0
 
     async def drain(self) -> None:
-        """Nothing waits for an answer."""
+        """Return at once: nothing waits for a response."""
 
 
 async def test_a_row_is_open_while_the_controller_works_however_quiet_it_is() -> None:

@@ -17,7 +17,7 @@ def names(count: int) -> list[str]:
 
 
 def answered(request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
-    """As its handler mirrors a request of version 8."""
+    """Return the response that the handler mirrors from a request of version 8."""
     return m.OffsetFetchResponse(
         groups=[
             m.OffsetFetchResponse_OffsetFetchResponseGroup(

@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
 
 
 class Row(NamedTuple):
-    """Of the table under "Not served"."""
+    """A row of the table "Not served"."""
 
     reason: str
     requests: frozenset[str]

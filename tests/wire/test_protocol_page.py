@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 OWN = re.findall(r"^\| (\d{5}) (\w+) \| (.*) \| (.*) \|$", PAGE, re.MULTILINE)
 LISTING = re.findall(r"^\| ([01]),? .*? \| (.*) \| (.*) \|$", PAGE.partition("## ListTopics")[2], re.MULTILINE)
 ELSEWHERE = {"incarnations", "deletions"}
-"""Their fields are in the file that the page names."""
+"""Arrays whose fields are in the file that the page names."""
 
 
 def named(cell: str) -> list[str]:

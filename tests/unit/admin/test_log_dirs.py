@@ -25,7 +25,7 @@ IDS = {"a": Uuid.random(), "b": Uuid.random()}
 
 
 class Names:
-    """Of the topics in the directories."""
+    """Names of the topics in the directories."""
 
     def topic_id(self, name: str) -> Uuid | None:
         return IDS.get(name)

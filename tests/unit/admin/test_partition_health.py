@@ -82,7 +82,7 @@ def test_internal_topics_have_to_have_their_replicas_in_a_cluster() -> None:
 
 
 async def test_sums_stay_right_while_topics_come_change_and_go() -> None:
-    """Also if the cluster changes while somebody counts in turns."""
+    """Also if the cluster changes while a count runs in turns."""
     view, config = View(), BrokerConfig({})
     conditions = Conditions(view, config, 1)
 

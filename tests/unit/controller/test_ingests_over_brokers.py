@@ -35,9 +35,9 @@ from tests.unit.controller.test_decisions import cluster, created
 from tests.unit.controller.test_ingest_decisions import opened, refusal
 
 EPOCH = 7
-"""Of the ingest."""
+"""Leader epoch of the ingest."""
 LIFE = 1
-"""Of every broker of `cluster`."""
+"""Broker epoch of every broker of `cluster`."""
 
 
 @pytest.fixture

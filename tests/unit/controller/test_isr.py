@@ -17,7 +17,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import cluster, created
 
 EPOCH = 1
-"""Of every broker of `cluster`."""
+"""Broker epoch of every broker of `cluster`."""
 
 
 @pytest.fixture

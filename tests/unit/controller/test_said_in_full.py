@@ -165,7 +165,7 @@ async def test_every_field_has_its_value_and_the_codec_carries_it(
 async def test_answers_name_a_topic_once_by_its_id(
     control_plane: ControlPlane, exchanged: list[tuple[Any, Any]]
 ) -> None:
-    """Of several topics in one request, as FULL has them."""
+    """Several topics in one request, as in a FULL."""
     plane = control_plane
     await plane.start()
     ids = [await create(plane, name, partitions) for name, partitions in (("a", 2), ("b", 3))]

@@ -76,7 +76,7 @@ class FakeLog:
         self.refuse = 0
         self.batches = 0
         self.epochs: list[int] = []
-        """Of each append, in order."""
+        """Leader epoch of each append, in order."""
         self._held: list[tuple[AppendCallback, int]] = []
 
     def append(
@@ -148,12 +148,12 @@ class FakeTopics:
         self.since: dict[Uuid, int] = {}
         """Wall time in ms at which the current incarnations were created."""
         self.dead: set[Uuid] = set()
-        """Those that cannot come back."""
+        """Topics that can no longer be undeleted."""
         self.successors: dict[Uuid, Uuid] = {}
         """Truncated topics whose offsets the successor continues."""
         self.start_offsets: dict[Uuid, int] = {}
         self.leaders: dict[tuple[Uuid, int], tuple[int, int]] = {}
-        """Where somebody else than broker 1 under epoch 0 leads."""
+        """Partitions whose leader is not broker 1 with epoch 0."""
         self.lives_before: dict[Uuid, list[tuple[int, int]]] = {}
         self.last_epochs: dict[Uuid, int] = {}
         self._listeners: dict[str, list[Callable[[], None]]] = {}
@@ -174,7 +174,7 @@ class FakeTopics:
         return topic_id
 
     def undelete(self, name: str, topic_id: Uuid, partitions: int = 4) -> None:
-        """One that was removed has its name again."""
+        """Give a deleted topic its name again."""
         self.changes += 1
         first = self.first_epochs[topic_id]
         self.lives_before.setdefault(topic_id, []).append((first, self.last_epochs[topic_id]))
@@ -261,7 +261,7 @@ class FakeTopics:
 
 
 class FakeStates:
-    """Where share groups' states are kept (`share.groups.States`)."""
+    """Fake storage of share groups' states (`share.groups.States`)."""
 
     def __init__(self) -> None:
         self.kept: dict[Key, ShareState] = {}

@@ -24,7 +24,7 @@ TOPIC = Uuid.random()
 
 @dataclass
 class Commit:
-    """As `native.MemberCommit`."""
+    """Like `native.MemberCommit`."""
 
     partition: int
     offset: int

@@ -62,7 +62,7 @@ class Call:
 
 
 class Answer:
-    """One that data threads repeat."""
+    """A cached response that data threads repeat."""
 
     def __init__(self, clock: FakeClock, beat: tuple[str, str | None, int]) -> None:
         self._clock = clock

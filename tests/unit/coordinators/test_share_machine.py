@@ -201,7 +201,7 @@ class Machine(RuleBasedStateMachine):
             self.config |= {f"group.share.min.{what}.ms": 0, f"group.share.max.{what}.ms": 60_000}
         self.clients: dict[str, Client] = {}
         self.epochs: dict[str, list[int]] = {}
-        """Those that each member has been in, since it joined."""
+        """Epochs of each member since it joined."""
         self.highest = 0, 0
         """Epoch and target epoch of the group, when they were last seen."""
         self.groups = self.start()
@@ -356,7 +356,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(member_id=st.sampled_from(IDS))
     def vanish(self, member_id: str) -> None:
-        """Its session ends some time."""
+        """The member sends nothing more, and its session expires later."""
         self.clients.pop(member_id, None)
 
     @rule(steps=st.integers(1, 2 * SESSION_MS // STEP_MS), alive=st.sets(st.sampled_from(IDS)))
@@ -466,7 +466,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.group is not None and not self.group.members and self.groups.is_quiet(G))
     @rule()
     def delete(self) -> None:
-        """As DeleteGroups does it: the states first."""
+        """Delete like DeleteGroups: the states first."""
         group = self.group
         assert group is not None
         if self.states.slow or self.disk.slow:

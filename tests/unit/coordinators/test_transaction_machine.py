@@ -49,7 +49,7 @@ class Machine:
         self.ids = 1
         self.clock = 0
         self.outcome: bool | None = None
-        """Of the transaction that is ending."""
+        """Outcome of the ending transaction."""
 
     def new_id(self) -> int:
         self.ids += 1

@@ -76,7 +76,7 @@ class World:
 
     @property
     def marked(self) -> list[tuple[bool, Uuid]]:
-        """Of each marker that was written: whether it commits, and where."""
+        """Return for each written marker whether it commits, and its topic."""
         return [(marker.committed, part.topic_id) for marker, parts in self.markers.written for part in parts]
 
 

@@ -64,7 +64,7 @@ async def test_a_topic_that_is_back_before_its_ingests_are_removed_takes_new_one
 async def test_a_node_that_is_missing_in_the_store_is_made_by_the_commit(
     control_plane: ControlPlane, held: HeldIngests
 ) -> None:
-    """As an earlier build may have left it."""
+    """A state that an earlier release may have left."""
     broker = await control_plane.start()
     topic_id = await create(control_plane)
     key = (topic_id, "job", -1)

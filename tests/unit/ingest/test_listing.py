@@ -101,7 +101,7 @@ async def test_the_command_follows_pages(
     loop = asyncio.get_running_loop()
 
     class AskedHere:
-        """As `SparkCluster`; requests become calls of the handler."""
+        """Like `SparkCluster`; requests become calls of the handler."""
 
         asked = 0
 
