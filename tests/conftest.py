@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 SPARK = "tests/spark"
-# They start Sparks of their own, as processes.
+# They start Sparks in their own processes.
 SPARKS_OF_THEIR_OWN = ("tests/spark/test_cli.py", "tests/spark/test_cli_load.py")
 
 

@@ -1,4 +1,4 @@
-"""Deleted topics come back, and topics are truncated, while brokers are down."""
+"""Deleted topics are undeleted, and topics are truncated, while brokers are down."""
 
 from __future__ import annotations
 

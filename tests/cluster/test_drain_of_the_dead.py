@@ -1,4 +1,4 @@
-"""`pybroker cluster drain` of a broker that will not come back: its replicas are made on the others."""
+"""`pybroker cluster drain` of a broker that was lost for good: the other brokers create its replicas."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What one broker was asked and another decides: once, and answered with what came of it, whoever is the controller by
-then. A name is resolved by the broker that was asked, once, so that nothing asked for again means a successor."""
+"""A change that a client sends to one broker and another broker decides: it is decided once and answered with its
+outcome, whichever broker is the controller by then. The receiving broker resolves a name once, so that a retry never
+applies to a successor."""
 
 from __future__ import annotations
 
@@ -91,8 +92,8 @@ def asked_meanwhile(ask: Callable[..., Any], *arguments: Any) -> Iterator[Future
 
 @pytest.mark.checklist("R26", "B1")
 def test_the_controller_dies_between_its_decision_and_the_answer(network: Network) -> None:
-    """Asked through another broker. The topic's name was given to a successor meanwhile, which stays; who asked hears
-    from the next controller what the one before has done."""
+    """Sent through another broker. A successor gets the topic's name meanwhile and stays; the next controller returns
+    the outcome of the earlier one's decision."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     code, old = create(brokers[asked], "passed-on")
@@ -143,8 +144,8 @@ def test_a_controller_that_was_paused_returns(network: Network) -> None:
 
 @pytest.mark.checklist("B5", "R26")
 def test_an_answer_of_zookeeper_is_lost(network: Network) -> None:
-    """It has done what the controller wanted, and the connection breaks before it can say so: that is found out, and
-    neither done again nor taken for what somebody else has done."""
+    """ZooKeeper has executed the controller's write, and the connection breaks before the response: the controller
+    finds that out. It neither repeats the write nor treats it as someone else's."""
     controller, asked, _ = network.roles()
     brokers = network.cluster.brokers
     network.links.cut(ZOOKEEPER, controller)
@@ -177,7 +178,7 @@ def test_a_broker_that_is_behind_knows_what_was_created_elsewhere(network: Netwo
 
 @contextmanager
 def paused(broker: ClusterBroker) -> Iterator[None]:
-    """A broker that hears of nothing meanwhile. Requests to it wait."""
+    """A broker that gets no messages meanwhile. Requests to it wait."""
     pause(broker.pid)
     try:
         yield
@@ -233,7 +234,7 @@ def test_a_controller_that_was_replaced_refuses_nothing_from_what_it_remembers(n
     with WireClient(brokers[controller].port) as client:
         topic = m.DeleteTopicsRequest_DeleteTopicState(topic_id=made)
         client.send(m.DeleteTopicsRequest(topics=[topic], timeout_ms=ANSWER_MS), 6)
-        # It has the time to answer.
+        # It has enough time to respond.
         for _ in range(20):
             id_of(brokers[controller], "another")
         network.links.heal()

@@ -111,7 +111,7 @@ def test_our_consumer_goes_on_near_it_while_the_leader_is_not_reached(network: N
             assert time.monotonic() - before < 3 * WAIT_MS / 1000, "each of five would have waited"
         finally:
             network.links.heal()
-        # Its replica is gone: the leader serves it again.
+        # Its replica is removed: the leader serves the client again.
         cluster.brokers[3].kill()
         produce_as_leader(cluster.brokers[2], "followed", "6")
         read(7)

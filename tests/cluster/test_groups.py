@@ -194,7 +194,7 @@ def test_a_coordinator_that_was_paused_commits_nothing(group: Group) -> None:
 
 
 def test_no_id_of_a_producer_is_given_twice(cluster: BrokerCluster) -> None:
-    """Brokers take blocks from the store, at the same time, and anew after a kill."""
+    """Brokers allocate blocks from the store, at the same time, and again after a kill."""
 
     def ids(broker: ClusterBroker) -> list[int]:
         with WireClient(broker.port) as client:

@@ -18,7 +18,7 @@ PARTITIONS = 3
 LINKED = {"ingest.copy.bytes.max": "0"}
 """Copy no segment, however small."""
 TTL_MS = 8_000
-"""Of an ingest that is to expire: longer than a loaded machine hangs between two appends."""
+"""Expiry of an ingest: longer than a slow machine pauses between two appends."""
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-"""Whichever broker dies when: what an ingest brings is there once on all replicas, or not at all, and its client goes
-on at whoever leads then."""
+"""Whichever broker dies when, the records of an ingest are there once on all replicas, or not at all, and its client
+continues at the next leader."""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ def nothing_staged(trouble: Dying, number: int) -> bool:
 
 
 def lose_disk(trouble: Dying, number: int) -> None:
-    """It has ended. With other directories it is another broker, as long as its session lasts."""
+    """After the broker has ended. With other directories it is a different broker, which can register only when the
+    session has ended."""
     await_unregistered(trouble.cluster, number)
     for each in trouble.cluster.brokers[number].data_dir.iterdir():
         shutil.rmtree(each) if each.is_dir() else each.unlink()

@@ -1,7 +1,5 @@
-"""A broker that was alone becomes the first one of a cluster: `pybroker metadata migrate --to zookeeper`.
-
-The migration dies by kill -9 at the end of each of its steps, and the next run goes on.
-"""
+"""A single broker becomes the first one of a cluster: `pybroker metadata migrate --to zookeeper`. The migration dies by
+kill -9 at the end of each of its steps, and the next run continues it."""
 
 from __future__ import annotations
 
@@ -159,7 +157,7 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
             dies(cluster, data, step)
             # ZooKeeper is refused, also by other brokers: missing topics would look deleted.
             assert "metadata to this ZooKeeper is not complete" in refusal(cluster.brokers[2])
-        # Until the seal the broker may go on alone, and what changes then goes along with the next run.
+        # Until the seal the broker may run alone, and the next run copies its later changes, too.
         with alone:
             commands(alone.bootstrap, "topics", "create", "meanwhile")
             commands(alone.bootstrap, "topics", "delete", "meanwhile")

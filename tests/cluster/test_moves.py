@@ -77,7 +77,8 @@ def test_three_replicas_do_not_fit_on_two_brokers(cluster: Cluster) -> None:
 
 
 def test_a_broker_is_drained_and_comes_back_into_use(cluster: Cluster) -> None:
-    """With internal topics as after a migration: `health` is red until `balance` has raised them."""
+    """With internal topics as after a migration: `health` is red until `balance` has raised their replication factor.
+    """
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         alone = {TopicPartition(OFFSETS, number): [1 + number % 2] for number in range(4)}
         admin.alter_partition_reassignments(alone).all()

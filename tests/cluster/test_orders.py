@@ -50,7 +50,8 @@ class Ordered(Everywhere):
         return topic_id
 
     def tell(self, number: int, order: Any, *, epoch: int = 0, life: int = 0) -> Any:
-        """As the controller of today; `epoch` and `life`: how much older it and the broker that it means are."""
+        """Send as the current controller. `epoch` and `life`: how much older the controller epoch and the receiver's
+        broker epoch are."""
         order.controller_id = self.state.controller()
         order.controller_epoch = self.state.controller_epoch() - epoch
         order.broker_epoch = self.state.life(number) - life
@@ -183,7 +184,7 @@ def test_orders_with_another_id_and_with_none(brokers: Ordered) -> None:
     assert file.read_bytes() == written
     assert str(topic_id) in written.decode()
     brokers.lives_on(told, "own")
-    # Where no id was ever written, and no record either, the order's is: before the partition is served.
+    # Without a stored id and without records, the order's id counts: it is written before the partition is served.
     lacks = brokers.at(told).create_on("unwritten", [told])
     file = brokers.cluster.brokers[told].data_dir / "unwritten-0" / "partition.metadata"
     brokers.cluster.brokers[told].stop()
@@ -236,7 +237,7 @@ def test_answers_name_each_topic_by_its_id(brokers: Ordered) -> None:
 @pytest.mark.checklist(71, 72, 78, 128, "R10", "X26")
 @pytest.mark.parametrize("kind", [INCREMENTAL, FULL], ids=["incremental", "full"])
 def test_a_leader_epoch_above_all_local_ones_proves_a_successor(brokers: Ordered, kind: int) -> None:
-    """Whatever the type: the old replica is staged, the new one is made, without an error."""
+    """Whatever the type: the old replica is staged, the new one is created, without an error."""
     _, told = brokers.roles()
     name = f"succeeded-{kind}"
     old, new = brokers.led_by(told, name), Uuid.random()

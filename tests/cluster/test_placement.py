@@ -1,4 +1,4 @@
-"""Where replicas go: over racks, where somebody wants them, and on which disk of a broker."""
+"""Placement of replicas: over racks, on requested brokers, and on the disks of a broker."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ class Machines:
         self._cuts = 0
 
     def cut(self, *numbers: int) -> None:
-        """Cuts the power of these, at once. The signal first: a broker that goes on while its disk ends could be told
-        that something is there which is not."""
+        """Cut the power of these brokers at once. The signal comes first: a broker that continues while its disk dies
+        could report records as written that are not."""
         for number in numbers:
             os.kill(self.cluster.brokers[number].pid, signal.SIGKILL)
         for number in numbers:
@@ -115,8 +115,8 @@ def test_one_machine_loses_power(machines: Machines) -> None:
 
 @pytest.mark.checklist("C2", "R29", "C4", "C8")
 def test_all_machines_lose_power_at_once(machines: Machines) -> None:
-    """What was acknowledged is there in commit mode. In os mode what was not flushed may be gone, and the operator is
-    told of which partitions."""
+    """In commit mode, acknowledged records are there. In os mode, records that were not flushed may be gone, and the
+    log names the partitions."""
     name = f"all-{flush_mode(machines)}"
     create(machines.cluster, name, REPLICAS)
     for number in range(20):
@@ -172,8 +172,8 @@ def test_all_machines_lose_power_while_all_are_written_to(machines: Machines) ->
 
 @pytest.mark.checklist("R29", "C7")
 def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machines) -> None:
-    """Both were in sync. The first that is back has lost the end of its log with the power (os mode): it does not lead
-    before the other one is back, and has everything again then."""
+    """Both replicas were in sync. The first that returns has lost the end of its log in the power cut (os mode): it
+    does not lead before the other one is back, and has all records then."""
     if flush_mode(machines) == "commit":
         pytest.skip("what is in sync is on disk in this mode")
     create(machines.cluster, "shorter", [3, 2])
@@ -187,7 +187,7 @@ def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machine
     machines.cluster.brokers[3].boot_id = "another boot"
     machines.cluster.brokers[1].start()
     machines.cluster.brokers[3].start()
-    # As long as the registration of the other one lasts, it counts as alive and may be named as leader.
+    # While the other one is still registered, it counts as alive and may be elected.
     until(lambda: (state(machines.cluster, "shorter").isr, state(machines.cluster, "shorter").leader) == ({2}, -1))
     machines.cluster.brokers[2].start()
     assert same_logs(machines.cluster, "shorter") == whole
@@ -195,7 +195,8 @@ def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machine
 
 
 def lose_disk(machines: Machines, number: int) -> None:
-    """It has ended. With other directories it is another broker, as long as its session lasts."""
+    """After the broker has ended. With other directories it is a different broker, which can register only when the
+    session has ended."""
     await_unregistered(machines.cluster, number)
     broker = machines.cluster.brokers[number]
     for each in broker.data_dir.iterdir():
@@ -221,7 +222,7 @@ def test_an_empty_disk_does_not_lead_what_only_it_had(machines: Machines) -> Non
     until(lambda: line in machines.cluster.brokers[3].console.read_text())
     machines.cluster.brokers[2].start()
     assert b"kept" in log_of(machines.cluster.brokers[2], name)
-    # Also not in its next life, which finds the same disk.
+    # Also not after its next start, which finds the same disk.
     machines.cluster.brokers[3].restart(crash=True)
     machines.cluster.brokers[3].restart()
     assert state(machines.cluster, name).leader == -1

@@ -214,7 +214,7 @@ def test_the_controller_dies_when_it_has_written(
                         os.kill(late, signal.SIGCONT)
 
     if moment == "begun":
-        # Nothing is copied before this is seen, however late that is.
+        # No record is copied before this is visible, however late that is.
         pause(late)
     try:
         threading.Thread(target=kill_when_written, daemon=True).start()

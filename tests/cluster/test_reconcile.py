@@ -114,7 +114,7 @@ def test_what_nobody_knows_of_is_put_aside_and_never_removed(brokers: Everywhere
     away.start()
     assert brokers.staged(number, unknown) == [aside]
     until(lambda: brokers.isr("known", controller) == {1, 2, 3})
-    # It is among the deletions, and an operator decides: it comes back, or goes.
+    # It is listed as a deletion, and an operator decides whether it is restored or removed.
     until(lambda: [one.state for one in brokers.at(controller).deletions(unknown)] == ["found"])
     (found,) = brokers.at(controller).deletions(unknown)
     assert (found.name, [(one.partition_index, one.broker_id) for one in found.partitions]) == ("ghost", [(0, number)])

@@ -89,7 +89,7 @@ SHAPES: dict[str, tuple[list[tuple[int | str, int | str]], Callable[[Network, st
     "follower-unheard": ([(3, 2)], a_follower_leaves),
     # 2 and 3 do not see each other, both see 1: a bridge.
     "bridge": ([(2, 3), (3, 2)], a_follower_leaves),
-    # Its session ends; it does not know.
+    # Its session ends; it does not notice.
     "no-zookeeper": ([(2, ZOOKEEPER), (ZOOKEEPER, 2)], another_leads),
     # Its session stays alive.
     "no-peers": ([(2, 1), (1, 2), (2, 3), (3, 2)], nobody_acknowledges),
@@ -160,7 +160,7 @@ def test_leaders_change_again_and_again_with_no_new_records(network: Network) ->
     produce_as_leader(network.cluster.brokers[2], "restless", "first")
     before = same_logs(network.cluster, "restless")
     for number in (2, 3, 2):
-        # It comes back before its session is over, and leads again in a new epoch.
+        # It reconnects before its session ends, and leads again in a new epoch.
         network.cluster.brokers[number].restart(crash=True)
         # A clean stop hands the leadership over.
         network.cluster.brokers[number].restart()
@@ -175,7 +175,7 @@ def test_leaders_change_again_and_again_with_no_new_records(network: Network) ->
 
 @pytest.mark.checklist("FD8")
 def test_what_an_isolated_leader_took_with_acks_1_is_cut_off(network: Network) -> None:
-    """It was acknowledged by one broker only; with acks=all nothing is, there."""
+    """Only one broker has acknowledged it; with acks=all it is not acknowledged there."""
     create(network.cluster, "isolated", [2, 3, 1])
     produce_as_leader(network.cluster.brokers[2], "isolated", "kept")
     same_logs(network.cluster, "isolated")

@@ -180,7 +180,7 @@ def test_a_fetch_names_the_epoch_of_the_leadership_that_it_follows(network: Netw
     broker.restart(crash=True)
     until(lambda: state(network.cluster, "epochs").epoch > 0 and state(network.cluster, "epochs").leader > 0)
     found = state(network.cluster, "epochs")
-    # Who leads by then knows it itself.
+    # The current leader knows it.
     until(lambda: state(network.cluster, "epochs", found.leader)[:2] == (found.leader, found.epoch))
     now, broker = found.epoch, network.cluster.brokers[found.leader]
     wanted = {

@@ -13,7 +13,7 @@ from pybroker.testing.cluster import Store
 
 LIMIT_S = 900
 LINES = 4000
-"""Of each file: more than the rows after which a task stops and a leader is killed."""
+"""For each file: more than the rows after which a task stops and a leader is killed."""
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ class SecureBroker:
         }
 
     def admin(self, user: str, mechanism: str = "PLAIN") -> blocking.AdminClient:
-        """Of a user."""
+        """Return an admin client of a user."""
         return blocking.AdminClient(self.login(user, mechanism))
 
     def login(self, user: str, mechanism: str = "PLAIN") -> dict[str, object]:
@@ -101,7 +101,7 @@ def secure_cluster(folder: Path, mechanism: str, settings: Mapping[str, str]) ->
 
 
 def add_user(broker: PybrokerProcess, user: str, mechanism: str) -> None:
-    """Before the first start: as an operator does."""
+    """Run it before the first start, like an operator."""
     settings = broker.folder / "broker.properties"
     command = broker.command()
     sets = [command[at + 1] for at, word in enumerate(command) if word == "--set"]
@@ -129,7 +129,7 @@ def acknowledged_by_all(brokers: Mapping[int, SecureBroker], topic: str) -> None
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[dict[int, SecureBroker]]:
-    """With an authorizer; brokers are super users. They log in by SCRAM, as users of before the first start."""
+    """With an authorizer; brokers are super users. They log in by SCRAM, as users that exist before the first start."""
     settings = {
         "authorizer.class.name": AUTHORIZER,
         "super.users": f"User:{BROKER};User:{ROOT}",
@@ -197,8 +197,8 @@ BROKERS_ONLY = (
 
 @pytest.mark.checklist("R37", "FD10")
 def test_no_broker_is_served_where_clients_are(brokers: dict[int, SecureBroker]) -> None:
-    """Whoever asks: a follower's fetch would read below what is acknowledged, and be taken for a replica that has it
-    (CVE-2018-1288); the controller's words would change what is true."""
+    """For every client: a follower's fetch could read beyond the high watermark, and count as a replica with these
+    records (CVE-2018-1288); a controller's requests could change the metadata."""
     with brokers[1].as_user(ROOT) as client:
         topic = m.MetadataRequest_MetadataRequestTopic(name="guarded")
         found = client.call(m.MetadataRequest(topics=[topic]), 12).topics[0]

@@ -1,5 +1,5 @@
-"""Sessions of brokers with ZooKeeper: short of their end nobody loses anything, an id has one broker at a time, and who
-is not let in by ZooKeeper changes nothing."""
+"""Sessions of brokers with ZooKeeper: until a session ends no broker loses leadership, an id has one broker at a time,
+and a broker that ZooKeeper refuses changes nothing."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_id_that_is_in_use_is_refused(cluster: BrokerCluster, tmp_path: Path)
 
 @pytest.mark.checklist("B11")
 def test_who_may_not_write_to_zookeeper_does_not_start(cluster: BrokerCluster) -> None:
-    """With another password than the cluster's: one line, nothing on the disk is touched."""
+    """With a password other than the cluster's: one log line, and the disk stays unchanged."""
     broker = cluster.brokers[3]
     broker.stop()
     held = sorted(path.name for path in broker.data_dir.iterdir() if path.is_dir())

@@ -149,7 +149,7 @@ def test_the_last_one_in_sync_is_short_and_says_so(cluster: BrokerCluster) -> No
     PowerCut(cluster).keep(2, "standing", 2)
     for number in (1, 3):
         cluster.brokers[number].start()
-    # As long as the registration of its dead life lasts, it may be named.
+    # While its old session is still registered, it may be elected.
     until(lambda: state(cluster, "standing").leader == -1)
     assert "standing-0" not in told()
     cluster.brokers[2].start()
@@ -194,7 +194,7 @@ def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerClus
     until(lambda: state(cluster, "last").leader == -1)
     until(lambda: any("are gone" in line and "last-0" in line for line in told().splitlines()))
     assert b"kept" in log_of(cluster.brokers[3], "last")
-    # Its next life finds nothing either.
+    # Its next start finds no records either.
     cluster.brokers[2].restart(crash=True)
     if not cluster.on_quorum:
         until(lambda: in_zookeeper(cluster, "last").get("suspect") == [[2, -1, -2]])

@@ -1,6 +1,5 @@
-"""A broker that will not come back: UnregisterBroker ends what waits for it, also by Kafka's own tool; and what it has
-is not lost should it come back after all.
-"""
+"""A broker that is lost for good: UnregisterBroker ends all waits for it, also through Kafka's own tool; its data is
+not lost if it returns after all."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_old_brokers_replicate_fail_over_and_delete_by_name(network: Network) ->
 @pytest.mark.checklist(67, 68, 118, "R27", "R39")
 def test_a_stale_word_by_name_is_fenced_by_epochs(network: Network) -> None:
     cluster = network.cluster
-    # Of a name that had a topic before: leader epochs go on.
+    # A name that had a topic before: leader epochs continue.
     create(cluster, "fenced", [1, 2, 3])
     assert network.delete("fenced") == 0
     create(cluster, "fenced", [1, 2, 3])
@@ -258,7 +258,7 @@ def test_a_stale_word_by_name_is_fenced_by_epochs(network: Network) -> None:
     # The topic that had the name before.
     assert stop(last_epoch=before.epoch - 1) == (0, [ErrorCode.FENCED_LEADER_EPOCH])
     assert partition.exists()
-    # Its place; a follower may be too slow for the ISR on a loaded machine.
+    # Its position in the replica list; a follower may be too slow for the ISR on a loaded machine.
     assert state(cluster, "fenced", target)[:2] == before[:2]
     # It still follows, too.
     written_to(network, "fenced", "more")
@@ -295,7 +295,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     assert network.between(first, old, 1) <= {12}
     hidden = {name: node["id"] for name, node in network.nodes("/admin/topic_ids").items()}
     assert {node["version"] for node in network.nodes("/brokers/topics").values()} == {2}
-    # It becomes the controller: topics have ids now, those that they always had.
+    # It becomes the controller: from now on topics show the ids that they always had.
     cluster.brokers[old].stop()
     until(lambda: controller(cluster) == first)
     cluster.brokers[old].start()
@@ -352,7 +352,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     lowered.start()
     # Deleted replicas are staged everywhere by now.
     until(lambda: {one.state for found in Lives(lowered.port).deletions() for one in found.partitions} == {"staged"})
-    # Nothing is lost, and nothing has come back.
+    # No data is lost, and no deleted data is back.
     written = writer.finish()
     assert read(cluster, "stream") == written
     group.finish(written)

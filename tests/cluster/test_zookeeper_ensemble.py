@@ -67,7 +67,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         "auto.leader.rebalance.enable": "false",
     }
     try:
-        # One of the first two leads: they have a majority.
+        # One of the first two is ZooKeeper's leader: they have a majority.
         for server in ensemble.servers[:2]:
             server.launch()
         for server in ensemble.servers[:2]:
@@ -88,8 +88,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 @pytest.mark.checklist("B7", "R30", "X38")
 def test_what_a_server_that_is_behind_says_removes_nothing(servers: Servers) -> None:
-    """A broker's replica was moved away, and is given back while it hears of that neither from the controller nor from
-    its ZooKeeper. By what that says the data may go when its time has come."""
+    """A broker's replica was moved away and is moved back while the broker gets neither messages of the controller nor
+    news from its ZooKeeper server. By that server's old state, the data may be removed after its deadline."""
     cluster = servers.cluster
     topic_id = servers.at(1).create_on("given-back", [1, LATE])
     servers.written("given-back", "kept", at=1)

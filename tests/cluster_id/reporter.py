@@ -46,7 +46,7 @@ class Plain:
 
 
 class Broken(ClusterResourceListener):
-    """Fails; the broker goes on."""
+    """Fails; the broker continues."""
 
     def on_update(self, cluster_resource: ClusterResource) -> None:
         raise RuntimeError("broken reporter")

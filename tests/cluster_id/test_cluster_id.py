@@ -1,4 +1,4 @@
-"""The cluster id of a broker (KIP-78): made once by whoever is first, stored, shown, never mixed up."""
+"""The cluster id of a broker (KIP-78): created once, stored, shown, never mixed up."""
 
 from __future__ import annotations
 

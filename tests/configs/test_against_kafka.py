@@ -34,7 +34,8 @@ OF_ZOOKEEPER = {
     "zookeeper.ssl.truststore.password",
     "zookeeper.ssl.truststore.type",
 }
-"""Of clusters on ZooKeeper: Kafka's names up to 3.9, which later versions have no more, and ours."""
+"""Settings for clusters on ZooKeeper: Kafka's names up to 3.9, which later versions have dropped, and pybroker's own.
+"""
 
 # Kafka's, but not in that table: of its ZooKeeper mode, or known as dynamic settings only.
 ELSEWHERE = {

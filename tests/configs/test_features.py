@@ -24,7 +24,7 @@ UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
 @pytest.fixture
 def broker(start_broker: StartBroker) -> BrokerProcess:
-    """One of the test's own: features are of the whole cluster."""
+    """A broker of the test's own: features apply to the whole cluster."""
     return start_broker()
 
 

@@ -18,7 +18,7 @@ BROKERS = [(ResourceType.BROKER, "1"), (ResourceType.BROKER_LOGGER, "1")]
 
 @pytest.fixture
 def broker(start_broker: StartBroker) -> BrokerProcess:
-    """Of each test's own: other tests leave topics and groups with settings on the one that is shared."""
+    """A broker for each test: other tests leave topics and groups with settings on the shared one."""
     return start_broker()
 
 

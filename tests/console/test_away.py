@@ -30,7 +30,7 @@ PATHS = sorted(
 
 @pytest.fixture
 def broker(start_broker: StartBroker) -> BrokerProcess:
-    """With a topic."""
+    """A broker with a topic."""
 
     async def create(bootstrap: str) -> None:
         async with AdminClient({"bootstrap.servers": bootstrap}) as admin:

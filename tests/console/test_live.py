@@ -46,7 +46,7 @@ async def _fill(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[Broker]:
-    """A broker with groups that are behind, deleted topics, and /metrics."""
+    """A broker with lagging groups, deleted topics, and /metrics."""
     with Broker({"offsets.topic.num.partitions": 1, "metrics.listener": f"127.0.0.1:{free_port()}"}) as broker:
         asyncio.run(_fill(broker.bootstrap))
         yield broker
@@ -82,7 +82,7 @@ def metrics_of_a_broker() -> Iterator[tuple[str, list[str]]]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -94,7 +94,7 @@ def metrics_of_a_broker() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_curves_of_brokers_metrics(browser: Chromium, filled: Broker) -> None:
-    """One of the brokers is away."""
+    """One of the brokers is down."""
     away = f"http://127.0.0.1:{free_port()}/metrics"
     with metrics_of_a_broker() as (one, _), metrics_of_a_broker() as (other, asked):
         urls = [f"--metrics-url={url}" for url in (one, other, away)]

@@ -156,7 +156,7 @@ def test_numbers_are_right_and_text_is_left(browser: Chromium, address: str, pat
 
 @pytest.mark.parametrize("path", SCREENS)
 def test_no_destructive_button_has_the_focus(browser: Chromium, address: str, path: str) -> None:
-    """Nor is it the first thing that the keyboard comes to."""
+    """Nor does it get the keyboard focus first."""
     browser.open(address + path)
     assert browser.script(FOCUS) == []
 

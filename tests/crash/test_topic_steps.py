@@ -193,7 +193,7 @@ def test_delete(crashing: Crashing, step: str, gone: bool) -> None:
 def test_removal_goes_on(crashing: Crashing, step: str) -> None:
     crashing.start(step)
     crashing.create()
-    # It may be removed before the answer is on its way.
+    # It may be removed before the response is on its way.
     with contextlib.suppress(ConnectionError):
         assert crashing.delete().error_code == 0
     crashing.dies()
@@ -326,7 +326,7 @@ def test_truncate(crashing: Crashing, step: str, done: bool, keep: bool) -> None
     assert lives.ends(TOPIC) == ((3, 3) if keep else (0, 0))
     assert lives.committed("g", TOPIC) == (2 if keep else -1)
     assert lives.produce(TOPIC, "new").base_offset == (3 if keep else 0)
-    # The old incarnation can come back, whatever happened.
+    # The old incarnation can be undeleted in every case.
     until(lambda: lives.deletions(first)[0].state == "staged")
     assert lives.undelete(first, "old").error_code == 0
     assert lives.read(first) == ["a", "b", "c"]

@@ -111,7 +111,7 @@ async def test_a_session_is_kept_by_heartbeats_that_the_control_plane_does_not_s
         await at_rest(alive, silent)
         generation, before = alive.generation, world.asked()
         for _ in range(int(2.5 * SESSION_S / 0.1)):
-            # Both, at first.
+            # At first, both.
             assert await alive.heartbeat() is ErrorCode.NONE
             assert await silent.heartbeat() is ErrorCode.NONE
             await asyncio.sleep(0.1)

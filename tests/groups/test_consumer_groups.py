@@ -1,4 +1,5 @@
-"""Groups of the newer protocol (KIP-848) with librdkafka: the coordinator assigns, members go on over its death."""
+"""Groups of the consumer protocol (KIP-848) with librdkafka: the coordinator assigns, and members continue after its
+death."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def test_members_go_on_when_the_coordinator_is_killed(start_broker: StartBroker)
     topic, group = create_topic(broker.bootstrap, 6), unique("group")
     with members(2, broker.bootstrap, group, topic, NEWER) as both:
         until(lambda: shared_out(both, 6) and all(member.owned for member in both), "both own something")
-        # Not before: one of them could read everything, and the other would have nothing to commit.
+        # Not before: otherwise one of them could read everything, and the other would have nothing to commit.
         fill(broker.bootstrap, topic, 6, 20)
         until(lambda: sum(len(m.values) for m in both) == 120, "both read")
         for member in both:

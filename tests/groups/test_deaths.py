@@ -1,5 +1,5 @@
-"""The broker dies at each record that a group of the newer protocol (KIP-848) writes: afterwards the group is what it
-was before the record or behind it, never between, and who asks again gets what it would have got."""
+"""The broker dies at each record that a group of the consumer protocol (KIP-848) writes: afterwards the group has the
+state before or after the record, never one in between, and a repeated request gets the same response."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ KINDS = {*NAMES.values(), "REGEX gone", "MEMBER gone", "TARGET gone", "CURRENT g
 def test_the_broker_dies_at_each_record(broker: DyingBroker) -> None:
     topic = create_topic(broker.bootstrap, 4)
     stories = {moment: play(broker, topic, moment) for moment in ("", "before", "after")}
-    # However the broker died, all goes as it went where it lived on.
+    # However the broker died, the result equals that of a run without its death.
     assert stories["before"] == stories["after"] == stories[""]
 
 

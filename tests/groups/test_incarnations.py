@@ -84,7 +84,7 @@ def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, 
 @pytest.mark.slow
 @pytest.mark.checklist("A28")
 def test_a_running_member_reads_each_new_topic_once(broker: BrokerProcess) -> None:
-    """Its commits count from the first record of each new topic on, without waiting for a rebalance."""
+    """Its commits count from the first record of each new topic, without a rebalance."""
     topic, group = create_topic(broker.bootstrap, 1), unique("group")
     with Member(broker.bootstrap, group, topic, {"heartbeat.interval.ms": 3_000}) as member:
         fill(broker.bootstrap, topic, 1, 1, "0:")
@@ -143,7 +143,7 @@ async def test_aiokafka_joins_again_when_its_position_is_refused(broker: BrokerP
 
         async def commits_again() -> None:
             while True:
-                # It asks for metadata every few minutes only; until then the topic does not exist for it.
+                # It requests metadata only every few minutes; until then the topic does not exist for it.
                 await consumer._client.force_metadata_update()
                 await consumer.getmany(timeout_ms=50)
                 try:

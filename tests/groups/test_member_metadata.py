@@ -42,7 +42,7 @@ def joined(broker: BrokerProcess, size: int, protocols: int = 1) -> ErrorCode:
         m.JoinGroupRequest_JoinGroupRequestProtocol(name=f"p{number}", metadata=bytes(size))
         for number in range(protocols)
     ]
-    # Before version 4 it needs no id.
+    # Before version 4 it needs no member id.
     request = join(unique("group"), protocols=said, protocol_type="own", session_timeout_ms=60_000)
     return ErrorCode(ask(lambda: broker.port, request, 3, lambda answer: int(answer.error_code)).error_code)
 

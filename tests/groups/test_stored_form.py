@@ -70,12 +70,12 @@ def read(bootstrap: str, topic: str, formatter: str) -> dict[int, set[int]]:
     consumer.close()
     arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"]
     arguments += ["--formatter", f"org.apache.kafka.tools.consumer.{formatter}"]
-    # It counts every record, also those that the formatter leaves out.
+    # It counts every record, including those that the formatter skips.
     arguments += ["--max-messages", str(sum(high - low for low, high in ends))]
     found: dict[int, set[int]] = {}
     printed = run_tool("kafka-console-consumer", arguments)
     while printed:
-        # They come without anything between them.
+        # The records follow each other without separators.
         record, end = json.JSONDecoder().raw_decode(printed)
         printed = printed[end:].lstrip()
         if record["value"] is not None:

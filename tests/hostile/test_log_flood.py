@@ -58,7 +58,7 @@ def malformed_request(broker: Broker) -> None:
 
 
 def refused_requests(broker: Broker) -> None:
-    """After a login: names as long as a string can be, which the user has no right to."""
+    """After a login, send the longest possible names, for which the user has no permission."""
     with login(broker, STRANGER) as client:
         frame = encoded(m.DescribeGroupsRequest(groups=["g" * LONG]), 5)
         for _ in range(100):

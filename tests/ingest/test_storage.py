@@ -117,7 +117,7 @@ def test_a_large_load_does_not_fill_the_page_cache(tmp_path: Path) -> None:
         in_front, behind = pages[: 1_900_000 // PAGE_BYTES], pages[3_000_000 // PAGE_BYTES :]
         assert sum(in_front) == len(in_front)
         if knows_direct_writes(folder):
-            # Where batches begin and end: their offsets are still to be patched.
+            # Positions of batches, whose offsets are not final yet.
             assert sum(behind) <= 3 * len(texts), f"{sum(behind)} of {len(behind)} pages"
         assert client.commit(topic_id, "big", epoch, [attempt]).state == COMMITTED
         assert [value for _, value in client.read(topic_id, 0)] == texts

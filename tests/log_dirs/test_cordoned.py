@@ -54,7 +54,7 @@ def test_new_partitions_go_elsewhere(start_broker: StartBroker, tmp_path: Path) 
     assert (partitions_in(one), partitions_in(two)) == (0, 4)
     assert move(broker, "a", 0, one) == INVALID_REPLICA_ASSIGNMENT
     assert move(broker, "a", 0, two) == 0, "it is there"
-    # All of them: nothing new, and what is there goes on.
+    # All directories are cordoned: no new partitions, and existing ones continue.
     for value in ("*", f"{one},{two}"):
         assert alter(admin, BROKER, number, (NAME, SET, value)) == 0
         assert cordoned(broker) == {"one", "two"}

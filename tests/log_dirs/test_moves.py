@@ -190,7 +190,7 @@ def test_a_topic_that_moves_can_be_deleted(jbod: Jbod) -> None:
 
 @pytest.mark.checklist(135)
 def test_a_partition_with_staged_records_stays_until_they_are_attached(jbod: Jbod) -> None:
-    """Links do not reach another disk: the order is given up with a line in the log, the commit finds its files."""
+    """Links do not reach another disk: the move is cancelled with a log line, and the commit finds its files."""
     broker, _, _ = jbod
     create(broker, "t")
     at, to = other(jbod, "t")

@@ -1,4 +1,4 @@
-"""What brokers do: obey, copy, remove, die and come back."""
+"""Steps of brokers: execute orders, copy, remove, die and restart."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _leader_and_isr(state: State, broker_id: int, broker: Broker, message: Messa
         if place != LIVE and served == directory.topic_id:
             served = 0
     if named is not None and not refused:
-        # One that was staged comes back as it is; one that never was here is made empty, and copied from the leader.
+        # A staged replica is restored as it is; a missing one is created empty, and copied from the leader.
         mine_now = mine[0] if mine else Directory(named.topic_id, LIVE, -1, 0)
         if mine_now.epoch <= named.epoch:
             mine_now = mine_now._replace(place=LIVE, epoch=named.epoch)
@@ -195,7 +195,7 @@ def start(state: State, broker_id: int, broker: Broker, faults: Faults) -> Itera
     after = state._replace(store=store, brokers=put(state.brokers, broker_id, started))
     for number, controller in enumerate(after.controllers):
         if controller is not None:
-            # Also one that was replaced and does not know it yet.
+            # Also a controller that was replaced and does not know it yet.
             known = controller._replace(
                 alive=put(controller.alive, broker_id, started.epoch),
                 queues=put(controller.queues, broker_id, ()),

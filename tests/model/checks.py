@@ -40,7 +40,7 @@ def check(state: State) -> None:
 
 
 def _check_that_holders_are_known(state: State) -> None:
-    """A record is dropped when none of the holders that it names has anything left: then nobody else may."""
+    """A record may be dropped only when none of its holders has data left; then no other broker may have any."""
     if state.set_back:
         return
     for record in state.store.records:
@@ -52,8 +52,8 @@ def _check_that_holders_are_known(state: State) -> None:
 
 
 def settled(state: State, faults: Faults) -> State | None:
-    """The state when everybody is up, the last controller has been heard and nothing is under way; None if it cannot
-    come to rest (nobody is controller)."""
+    """The state when all brokers run, the last controller's messages have arrived and no step is pending; None if that
+    is impossible (there is no controller)."""
     current = [
         number
         for number, controller in enumerate(state.controllers)

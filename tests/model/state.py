@@ -12,10 +12,11 @@ BROKERS = (0, 1, 2)
 CONTROLLERS = (0, 1)
 
 LIVE, DELAYED, ENDLESS, RESTORED = "live", "delayed", "endless", "restored"
-"""Of a directory: in service; staged with a deadline; staged without one; moved back for an undelete, unserved."""
+"""State of a directory: in service; staged with a deadline; staged without one; moved back for an undelete, not served.
+"""
 
 DELETING, CLOSED, UNDELETING = "deleting", "closed", "undeleting"
-"""Of a deletion record: it can be taken back; it cannot any more; it is being taken back."""
+"""State of a deletion record: undeletable; no longer undeletable; being undeleted."""
 
 
 class Directory(NamedTuple):
@@ -57,7 +58,7 @@ class Store(NamedTuple):
     floor: int
     controller_epoch: int
     decision: int
-    """Counted where a restore may happen; else nobody looks at it."""
+    """Counted only if a restore may happen."""
     offices: tuple[tuple[int, StoredTerm], ...]
 
 
@@ -73,7 +74,7 @@ class Message(NamedTuple):
     live: Topic | None
     """What UpdateMetadata has shown before it."""
     topic_id: int
-    """Of stop and restore."""
+    """Partition states of StopReplica and RestoreReplicas."""
 
 
 class Controller(NamedTuple):
@@ -119,7 +120,7 @@ class State(NamedTuple):
     brokers: tuple[Broker, ...]
     budget: Budget
     deleted: frozenset[int] = frozenset()
-    """What clients were told is deleted, and was not undeleted since."""
+    """Topic ids that clients know as deleted and that were not undeleted since."""
     left: frozenset[tuple[int, int]] = frozenset()
     """(id, broker): replicas that were moved away."""
     counted: bool = False

@@ -102,7 +102,8 @@ def test_every_situation_of_a_directory_has_one_outcome() -> None:
         seen[outcome] = seen.get(outcome, 0) + 1
         own = claim is not None and topic_id == "mine"
         if outcome is ReconcileOutcome.STAGED:
-            # Proof, never absence: its id is dead or lives elsewhere, or the successor begins above its last epoch.
+            # Proof, never absence: its id is dead or the topic is elsewhere, or the successor's epochs begin above its
+            # last epoch.
             assert not own
             undecided = evidence in (Evidence.NOTHING, Evidence.HERE)
             succeeded = claim is not None and epoch < claim.leader_epoch and undecided

@@ -157,7 +157,7 @@ def test_requests_pipelined_on_a_connection_are_answered_in_order(tmp_path: Path
 
 
 def test_a_busy_interpreter_does_not_hold_produces_up(tmp_path: Path) -> None:
-    """Nothing drains while produces are answered: the data plane needs neither the loop nor the GIL."""
+    """No Python runs while produces are answered: the data plane needs neither the loop nor the GIL."""
     from tests.native.test_native_broker import produce
 
     topic_id = Uuid.random()

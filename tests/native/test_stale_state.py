@@ -42,5 +42,5 @@ def test_a_broker_that_missed_the_deletion(tmp_path: Path) -> None:
         assert Path(staged.path) == tmp_path / "deleting" / f"{old.hex}_0"
         assert (Path(staged.path) / "00000000000000000000.log").read_bytes().count(b"old") == 2
         assert b"old" not in (tmp_path / "t-0" / "00000000000000000000.log").read_bytes()
-        # The earlier one cannot come back over its successor.
+        # The earlier one cannot replace its successor.
         assert broker.partitions.apply([order(old, epoch=OLD_EPOCH)]) == [INCONSISTENT_TOPIC_ID]

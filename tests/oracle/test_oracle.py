@@ -23,7 +23,7 @@ GROUP_RECORDS = {
         if name.startswith(("ConsumerGroup", "GroupMetadata", "OffsetCommit", "Share", "StreamsGroup"))
         and name.endswith(("Key", "Value"))
     },
-    # With tags of our own, which Kafka keeps.
+    # With pybroker's own tags, which Kafka keeps.
     "StoredOffset": "OffsetCommitValue",
     "StoredGroup": "GroupMetadataValue",
 }

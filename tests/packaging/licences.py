@@ -27,7 +27,7 @@ TOOLS_ALLOWED = PYTHON_ALLOWED | {"MPL-2.0", "LGPL-2.1"}
 """Licences of packages for tests and builds, which are not distributed."""
 
 UNCHANGED = {"certifi": "MPL-2.0"}
-"""Of the extras: what users install themselves from its authors, and nobody here changes."""
+"""Licences of extras, which users install from their authors, unmodified."""
 
 CLASSIFIERS = {
     "3-Clause BSD License": "BSD-3-Clause",

@@ -82,7 +82,7 @@ def test_the_command_of_the_image_serves_and_its_check_sees_it(tmp_path: Path) -
 
 
 def test_the_image_has_what_settings_of_a_broker_may_need() -> None:
-    """Nobody can install into it what `pip install` is told for."""
+    """No one else can publish the names that `pip install` is told to use."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (installed,) = re.findall(r"\$\{wheel\}\[([\w,]+)\]", DOCKERFILE)
     assert set(installed.split(",")) == set(extras) - {"bench", "spark"}

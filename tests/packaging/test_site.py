@@ -55,7 +55,7 @@ def test_the_site_needs_nothing_from_the_net() -> None:
 
 
 def test_the_toolchain_file_takes_what_is_installed() -> None:
-    """It names no components and no version, which rustup would fetch."""
+    """It names no components and no version that rustup would fetch."""
     text = (ROOT / "rust-toolchain.toml").read_text()
     assert re.findall(r"^(\w+) *=", text, re.MULTILINE) == ["channel"]
     done = subprocess.run(["cargo", "--version"], cwd=ROOT, capture_output=True, text=True, check=False)

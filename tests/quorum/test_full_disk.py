@@ -90,7 +90,7 @@ async def test_leader_with_a_full_disk_gives_way_and_comes_back(room: Room) -> N
         assert records[0] == records[1] == records[2]
         assert {*names, *later} <= set(records[0])
         assert len(set(records[0])) == len(records[0])
-        # It may lead again: the others are stopped until only it and one more are left.
+        # It may lead again: the test stops brokers until only it and one other are left.
         assert first.process.pid == pid
         await second.kill()
         last, epoch = await quorum.leader(but=second.node_id)

@@ -1,6 +1,5 @@
-"""Quotas of clients slow down whom they are for, as answers tell it, and nobody else. Nothing here depends on how fast
-the machine is: what is looked at are the milliseconds that answers tell, and what was served within them.
-"""
+"""Client quotas slow down exactly the clients that they apply to. Nothing here depends on the speed of the machine: the
+tests check the throttle times in responses, and the bytes served within them."""
 
 from __future__ import annotations
 
@@ -155,7 +154,7 @@ def test_time_of_requests_is_bounded(plain: BrokerProcess) -> None:
     alter(plain, {"client-id": "app"}, request_percentage=0.001)
     with client(plain) as wire, client(plain, "other") as other:
         until(lambda: wire.call(m.MetadataRequest(topics=[]), 9).throttle_time_ms > 0, "a slow answer")
-        # Of the control plane, too.
+        # Requests of the control plane count, too.
         assert 0 < wire.call(m.DescribeConfigsRequest(resources=[]), 4).throttle_time_ms <= 1_000
         assert other.call(m.MetadataRequest(topics=[]), 9).throttle_time_ms == 0
 

@@ -22,7 +22,7 @@ NEVER_SECONDS = 60.0
 
 
 def password_of(user: str) -> str:
-    """Of the tests' PLAIN users."""
+    """The password of a PLAIN user of the tests."""
     return f"{user}-secret"
 
 

@@ -248,7 +248,7 @@ def test_a_file_is_read_at_the_start_and_when_it_changes(
 
 
 def test_a_provider_by_url(caplog: pytest.LogCaptureFixture) -> None:
-    """Not there, there, unknown keys, an error: one line for each trouble, and the keys of before stay."""
+    """The provider is down, up, has unknown keys, fails: one log line for each problem, and earlier keys stay."""
     caplog.set_level("INFO", logger=provider_module.__name__)
     idp = IdentityProvider()
 
@@ -264,7 +264,7 @@ def test_a_provider_by_url(caplog: pytest.LogCaptureFixture) -> None:
             idp.status = 200
             await until(lambda: len(keys.keys) == 1)
             asked = len(idp.asked)
-            keys._began = None  # As if the last time were long ago.
+            keys._began = None  # as if the last fetch were long ago
             newer = keys.newer()
             assert newer is not None
             assert keys.newer() is newer, "one at a time"

@@ -152,7 +152,7 @@ def test_a_removed_entry_ends_open_sessions_and_waits(broker: Broker, root: Wire
     request.max_wait_ms, request.min_bytes = 20_000, 1
     version = 18
     waiting.send(request, version)
-    # It waits: whatever comes now comes after the removal.
+    # The removal is queued: later requests come after it.
     assert remove(root, "watched") == 1
     assert set(codes(call(bob, m.FetchRequest(session_id=session, session_epoch=1, max_bytes=1000)))) - {0} == {
         TOPIC_DENIED

@@ -253,7 +253,7 @@ def test_authenticating_again(broker: Broker) -> None:
         "Cannot change principals during re-authentication from User:bob: User:root",
     )
     assert client.is_closed_by_peer()
-    # Where sessions do not end, there is nothing to renew, and the connection is none the worse for the question.
+    # Without a session limit there is nothing to renew, and the request does no harm to the connection.
     client = login(broker, "bob")
     assert call(client, m.SaslHandshakeRequest(mechanism="PLAIN")).error_code == ILLEGAL
     assert said(client, b"\0bob\0x").error_code == ILLEGAL
@@ -275,7 +275,7 @@ def test_a_session_that_has_ended_serves_nothing_but_a_new_one(broker: Broker) -
 
     client = begun(broker, "SCRAM-SHA-256", "AGAIN")
     authenticate()
-    # Its millisecond is over by now, or will be in one of the next requests.
+    # Its millisecond has passed by now, or passes during the next requests.
     with pytest.raises(ConnectionError):
         use_up(client)
     client = begun(broker, "SCRAM-SHA-256", "AGAIN")

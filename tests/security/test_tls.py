@@ -270,7 +270,7 @@ def test_a_plaintext_client_is_told_in_words_and_gets_nothing_else(
 
 
 def test_a_plaintext_client_cannot_stay(broker: Broker) -> None:
-    """With its versions, half a request, or one byte: until connection.authentication.timeout.ms."""
+    """With ApiVersions, half a request, or one byte: until connection.authentication.timeout.ms."""
     for sent in (b"\0", bytes.fromhex("0000001100120000"), bytes.fromhex("0000001100120000000000010004746573740000")):
         began = time.monotonic()
         with socket.create_connection(("127.0.0.1", port_of(broker, "SSL"))) as plain:

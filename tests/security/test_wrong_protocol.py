@@ -80,7 +80,7 @@ def test_confluent_kafka_with_tls(broker: Broker) -> None:
 
 
 def test_the_log_names_the_setting_once_a_minute(broker: Broker) -> None:
-    """However often clients come again, and however many there are at an address."""
+    """However often clients reconnect, and however many share an address."""
     for _ in range(10):
         python_clients.kafka_python(broker.bootstrap, TOPIC, GROUP, "PLAINTEXT")
 

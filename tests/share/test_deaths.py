@@ -117,5 +117,5 @@ def test_the_broker_dies_while_a_group_is_deleted(broker: DyingBroker, moment: s
         done = pool.submit(delete)
         broker.comes_back()
         done.result(WAIT_S)
-    # One of the same name begins anew.
+    # A new group with the same name starts without state.
     assert work(broker.bootstrap, group, topic) == set(range(RECORDS))

@@ -93,7 +93,7 @@ def test_a_batch_falls_to_pieces(broker: BrokerProcess, limit: int, expected: li
 
 
 def test_one_bad_record_takes_none_with_it(broker: BrokerProcess) -> None:
-    """Of those that come with it all are released; when it comes alone, the rest is accepted."""
+    """All records delivered with it are released; when it is delivered alone, the others are accepted."""
     found = answers(broker, source(broker), 5, bad=5)
     assert found == [WHOLE, WHOLE, WHOLE, WHOLE[:4], WHOLE[4:], (4,), (5,), (6,), (7,)]
 

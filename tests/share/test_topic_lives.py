@@ -1,4 +1,4 @@
-"""Share groups of topics that are deleted and come back, or are truncated: they go on where they were."""
+"""Share groups of topics that are deleted and undeleted, or truncated: they continue at their positions."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ LIKE_AN_ID = "customer_orders_archiQ"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the archives are."""
+    """The folder of the archives."""
     return tmp_path_factory.mktemp("archives")
 
 
@@ -145,7 +145,7 @@ def test_a_range_is_said_in_several_ways(text: str | None, option: dict[str, str
 
 
 def test_the_end_is_said_in_the_same_ways() -> None:
-    """But for its word."""
+    """Without its confirmation word."""
     assert _bound("--to", "latest") == {"endingOffsets": "latest"}
     assert _bound("--to", "2026-11-21") == {"endingTimestamp": "1795219200000"}
     with pytest.raises(click.BadParameter, match="earliest: expected latest, an ISO time"):

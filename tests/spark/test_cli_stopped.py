@@ -69,10 +69,8 @@ class Command:
         return False
 
     def ended(self, number: signal.Signals | None = None) -> tuple[int, str, str]:
-        """Its exit code and what it wrote, by itself or after a signal, but for the lines of its progress.
-
-        A terminal sends SIGINT to all processes, SIGKILL is for all here, others send SIGTERM to one.
-        """
+        """Return its exit code and output, when it ends or after a signal, without the progress lines. A terminal sends
+        SIGINT to all processes, here SIGKILL goes to all, other tools send SIGTERM to one."""
         try:
             if number in (signal.SIGINT, signal.SIGKILL):
                 os.killpg(self._process.pid, number)
@@ -86,7 +84,7 @@ class Command:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_load_that_is_stopped_leaves_nothing(broker: BrokerProcess, tmp_path: Path, number: signal.Signals) -> None:
-    """Its ingest is aborted, which one line says. Before, a line told how far it was, with the tasks that there are."""
+    """Its ingest is aborted, and one line says so. Lines before it show the progress, with the tasks."""
     topic = f"load-stopped-{number.name}"
     Confluent(broker.bootstrap).create_topic(topic, 1)
     table = pa.table({"text": pa.array(["x" * 100]).take(pa.array([0] * ROWS, pa.int32()))})
@@ -109,7 +107,7 @@ def test_a_load_that_is_stopped_leaves_nothing(broker: BrokerProcess, tmp_path: 
 
 
 def test_a_load_that_is_decided_stays(broker: BrokerProcess) -> None:
-    """Who stops it then is told; and an ingest that this load has not begun is left alone."""
+    """The user gets a message; and an ingest that this load has not begun is not aborted."""
     Confluent(broker.bootstrap).create_topic("load-decided", 1)
     cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
     topic_id = cluster.topics_named(["load-decided"])["load-decided"].id
@@ -134,8 +132,8 @@ def test_an_archive_that_is_stopped_says_so(broker: BrokerProcess, tmp_path: Pat
 
 @pytest.mark.slow
 def test_an_archive_that_was_killed_goes_on_where_it_was(broker: BrokerProcess, tmp_path: Path) -> None:
-    """With the same command: what is finished stays, what was being written is written anew, and the end is that of the
-    first run. Another command does not touch it."""
+    """The same command again: finished parts stay, unfinished ones are written again, and the result equals that of an
+    uninterrupted run. Another command does not change it."""
     topic, client, dest = "archive-killed", Confluent(broker.bootstrap), tmp_path / "to"
     client.create_topic(topic, 2)
     producer = client.producer()

@@ -200,7 +200,7 @@ def test_a_stream_writes_every_row_once_over_restarts_at_any_point(jobs: Jobs, t
     jobs.run(incoming, checkpoint, "pybroker", **jobs.sink(target))
     expected = jobs.contents(source, "kafka")
     assert jobs.contents(target, "kafka") == expected
-    # As after a crash before Spark noted the batch as done: it runs the last batch again, under the same number.
+    # As after a crash before Spark recorded the batch as complete: it runs the last batch again, with the same number.
     committed = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
     committed[-1].unlink()
     (checkpoint / "commits" / f".{committed[-1].name}.crc").unlink(missing_ok=True)

@@ -181,7 +181,7 @@ def test_trust_without_a_certificate_is_refused(tmp_path: Path, name: str, held:
 
 
 def test_bootstrap_servers_are_needed() -> None:
-    """Before anything is connected."""
+    """Checked before any connection."""
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
         read_options({"subscribe": "t"}, streaming=False)
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is not set \(.*FROM t WITH \(…\)"):

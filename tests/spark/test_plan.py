@@ -43,7 +43,8 @@ def test_a_split_covers_every_offset_once(given_ranges: list[OffsetRange], least
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5000)), min_size=1, max_size=8), st.integers(1, 2000))
 def test_a_limited_batch_moves_every_partition_that_has_records(places: list[tuple[int, int]], rows_max: int) -> None:
-    """Nothing starves, nothing goes beyond the end, and the limit holds but for one record a partition."""
+    """Every partition makes progress, no range exceeds its end, and the limit holds except for one record a partition.
+    """
     start = position(OLD, **{f"p{number}": at for number, (at, _) in enumerate(places)})
     latest = position(OLD, **{f"p{number}": at + size for number, (at, size) in enumerate(places)})
     end = limited(start, latest, rows_max)
@@ -92,7 +93,7 @@ def rules(policy: str = "fail", *, fail: bool = True, first: int = 0, last: int 
 
 @pytest.mark.checklist("R22", "U8")
 def test_a_checkpoint_of_another_cluster_is_refused() -> None:
-    """Whatever the policy."""
+    """With every policy."""
     with pytest.raises(TopicChangedError, match="belongs to cluster c, but the brokers are of cluster d"):
         check_cluster(position(p0=5), "d")
 
@@ -138,7 +139,7 @@ def test_a_deleted_topic_says_how_it_comes_back() -> None:
 
 
 def test_a_truncated_topic_is_refused_unless_it_may_start_over() -> None:
-    """It ends before the checkpoint."""
+    """Its end is below the checkpoint's offset."""
     here = [SparkTopic(OLD, "t", (1,))]
     for policy in ("fail", "continue"):
         with pytest.raises(TopicChangedError, match="was truncated: partition 0 ends at 100"):

@@ -126,7 +126,7 @@ def test_attempts_of_one_partition(there: Jobs, topic: str) -> None:
     with pytest.raises(NativeError) as fenced:
         writer.send(first, "late")
     assert fenced.value.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-    # Nothing is visible yet: the driver has not committed.
+    # No row is visible yet: the driver has not committed.
     assert there.values(topic, **COMMITTED) == []
     writer.commit(second)
     writer.commit(second)

@@ -23,7 +23,7 @@ def _options(broker: BrokerProcess, **given: str) -> dict[str, str]:
 
 
 def test_topic_id_alone_names_the_topic(broker: BrokerProcess, topic: str) -> None:
-    """With `mode=append` it was ignored if the rows had a column topic, which chose then."""
+    """With `mode=append` it was ignored if the rows had a column `topic`."""
     client, other = Confluent(broker.bootstrap), f"{topic}-other"
     client.create_topic(topic, 1)
     client.create_topic(other, 1)

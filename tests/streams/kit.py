@@ -92,7 +92,7 @@ class Instance:
         return frozenset(told.split()[1:])
 
     def stop(self) -> None:
-        """It leaves."""
+        """It leaves the group."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()

@@ -177,7 +177,7 @@ class BrokerCluster:
                 broker.settings["controller.quorum.voters"] = voters
 
     def shown_controller(self) -> int | None:
-        """As the brokers that run show it, once one of them shows one that runs; None if none does."""
+        """Return the running brokers' view, once one of them shows a running broker; None if none does."""
         for broker in self.brokers.values():
             if broker.running and (found := controller_at(broker.port)) in self.brokers and self.brokers[found].running:
                 return found

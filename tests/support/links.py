@@ -22,7 +22,7 @@ _CLIENT_ID_AT = 12
 
 class Links:
     """Passes bytes on. Bytes sent over a cut link wait until it is healed, as under TCP: they arrive late, or when the
-    receiver has given up."""
+    receiver has timed out."""
 
     def __init__(self, *, listens: bool = False) -> None:
         """listens: record the requests between brokers in `asked`."""

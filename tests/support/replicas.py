@@ -133,7 +133,7 @@ def controller(cluster: BrokerCluster) -> int:
 
 
 def await_unregistered(cluster: BrokerCluster, number: int) -> None:
-    """Until a broker that has ended is missed: it may come back with other directories then."""
+    """Wait until a stopped broker is fenced: it may then start with other directories."""
     with state_of(cluster) as told:
         until(lambda: number not in told.brokers())
 

@@ -14,7 +14,7 @@ LIMIT_S = 120.0
 
 
 class Program:
-    """One of Kafka's programs, and the events that it has printed so far."""
+    """One of Kafka's programs, and its events so far."""
 
     def __init__(self, name: str, *arguments: str) -> None:
         command = java_command(f"{jars(TOOLS)}/*", f"org.apache.kafka.tools.{name}", arguments)

@@ -59,7 +59,7 @@ def test_life_of_its_brokers(shared: Cluster) -> None:
 
 
 def test_under_tls() -> None:
-    """Clients and brokers; a broker that comes back is let in."""
+    """Clients and brokers; a restarted broker is accepted."""
     with Cluster(3, {"default.replication.factor": 2}, tls=True) as cluster:
         settings = cluster.client_settings
         assert settings["security.protocol"] == "SSL"
@@ -143,7 +143,7 @@ def test_data_directory_of_the_callers_own(store: Store, size: int, tmp_path: Pa
 
 
 def test_it_has_settled_when_all_brokers_show_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker hears of a new topic, or of the controller, a moment after the one that was asked."""
+    """A broker learns of a new topic, or of the controller, a moment after the broker that was asked."""
     old, new = Uuid.random(), Uuid.random()
     looks: list[list[object]] = [
         [None, (1, {"t": old})],
@@ -176,7 +176,7 @@ def test_misuse_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_not_the_expected_zookeeper_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever stands between this machine and Maven Central puts nothing of its own into a test."""
+    """Nothing between this machine and Maven Central can inject code into a test."""
     monkeypatch.setenv("PYBROKER_TEST_CACHE", str(tmp_path / "cache"))
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -216,7 +216,7 @@ def test_it_ends_with_its_parent(how: str, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # nobody is left to remove what a killed parent made
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # the parent that would remove them was killed
     )
     try:
         assert parent.stdout is not None

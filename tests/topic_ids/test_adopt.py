@@ -84,7 +84,7 @@ def features(broker: BrokerProcess) -> dict[str, int]:
 
 
 def digest(broker: BrokerProcess) -> dict[str, str]:
-    """Of all records with offset, key, value, headers and timestamp, by partition."""
+    """All records with offset, key, value, headers and timestamp, by partition."""
     found = {}
     for topic, partitions in TOPICS.items():
         for partition in range(partitions):
@@ -134,7 +134,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
         produce(broker, "compacted", 0, 500)
         produce(broker, "deleted", 0, 10)
         client.delete_topics(["deleted"])["deleted"].result(PATIENCE_S)
-        # Of a cluster that had more brokers; one node alone could never write to it with acks=all.
+        # The topic of a cluster with more brokers; one node alone could never accept acks=all for it.
         strict = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, "packed", incremental_configs=[strict])
         client.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
@@ -232,7 +232,7 @@ def test_a_kafka_directory_is_taken_over(
     assert isinstance(cluster, dict)
     assert answer["cluster_id"] == cluster["cluster.id"]
     assert answer["node_id"] == int(cluster["node.id"])
-    # As Kafka leaves it where nothing was ever compacted or deleted.
+    # As Kafka leaves it if no record was ever compacted or deleted.
     (copy / "cleaner-offset-checkpoint").write_bytes(b"")
     pybroker.start()
     told = pybroker.console.read_text().splitlines()

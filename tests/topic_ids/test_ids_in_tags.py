@@ -401,7 +401,7 @@ def test_replicas_are_described_and_moved_by_id(two_dirs: tuple[WireClient, list
         found: tuple[int, str, Uuid] = _partition_of("results", "partitions", name="topic_name")(answer)
         return found
 
-    # It is left out, as what does not exist: there is no place for the error of a topic.
+    # It is omitted, like a missing topic: the response has no field for an error of a topic.
     assert where(name, old) == {}
     assert where("", old) == {}
     ((first, rows),) = where("", new).items()

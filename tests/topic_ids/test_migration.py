@@ -101,7 +101,7 @@ def test_an_id_that_an_older_tool_has_dropped_is_found_in_the_files(start_broker
     records = send(broker, "kept", 0, RECORDS).acknowledged
     ids = topic_ids(broker, "kept")
     broker.stop()
-    # KAFKA-14190: a tool of 2.x writes the node anew, with version 2 and without the id.
+    # KAFKA-14190: a tool of 2.x rewrites the node, with version 2 and without the id.
     node = topic_node(broker.data_dir, "kept")
     put(
         broker.data_dir,

@@ -80,7 +80,7 @@ def test_a_deletion_ordered_before_is_finished_and_nothing_else(start_broker: St
     "step", [f"{when} {what} is stored" for what in ("grow", "delete") for when in ("before", "after")]
 )
 def test_a_crash_while_it_is_finished(start_broker: StartBroker, step: str) -> None:
-    """`grow` is the child's word for a topic node that is written anew: here with its id."""
+    """`grow` is the child's command that rewrites a topic node: here with its id."""
     broker = start_broker()
     create(broker, DOOMED, 2)
     send(broker, DOOMED, 1, RECORDS)

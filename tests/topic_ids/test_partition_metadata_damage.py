@@ -143,7 +143,7 @@ def test_a_directory_that_never_held_a_record_takes_the_id(stopped: Stopped, sta
 
 @pytest.mark.checklist(78, 80, "R10")
 def test_a_directory_of_unknown_id_that_a_new_topic_replaces_is_announced(stopped: Stopped) -> None:
-    """It waits its whole delay like all others, from a WARN line on that names it and the time."""
+    """It waits the whole delay, and a WARN line names it and the deadline."""
     broker, ids = stopped(["t"])
     unknown = Uuid.random()
     metadata_file(broker, "t").write_bytes(f"version: 0\ntopic_id: {unknown}".encode())
@@ -212,7 +212,7 @@ def test_two_directories_with_different_ids(start_broker: StartBroker, tmp_path:
     assert not missing(kept, read(broker, "t", 0)), "never a merge"
     assert not send(broker, "t", 0, RECORDS[:1]).refused
     broker.stop()
-    # Nothing proves that the other is older (equal epochs): it is neither served nor deleted.
+    # Nothing proves that the other one is older (equal epochs): it is neither served nor deleted.
     assert {path.name: path.read_bytes() for path in (other / "t-0").iterdir()} == before
     assert str(other / "t-0") in broker.console.read_text()
     # Its epoch is below the current one, which proves that it is older: it is staged.

@@ -114,7 +114,7 @@ def test_it_is_raised_for_all_brokers_and_by_a_name_of_kafkas(start_broker: Star
 
 @pytest.mark.checklist(206)
 def test_a_producer_goes_on_when_its_topic_shows_its_id(start_broker: StartBroker) -> None:
-    """It knew the topic without: sequences that began anew would be taken for batches that the broker has."""
+    """The producer knew the topic before: if its sequences restarted, the broker would treat them as duplicates."""
     broker = start_broker(OLD)
     create_topic(broker, "numbered", 1)
     values = [b"%d" % number for number in range(500)]
@@ -174,7 +174,7 @@ def test_connected_clients_go_on(start_broker: StartBroker) -> None:
         def committed() -> bool:
             try:
                 consumer.commit(asynchronous=False)
-            except KafkaException:  # the group forms anew after a restart: the next call joins it
+            except KafkaException:  # the group rebalances after a restart: the next call joins it
                 came()
                 return False
             return True
@@ -269,13 +269,13 @@ START_STEPS = [
 @pytest.mark.checklist(208, 211, 212, "A16", "A19")
 @pytest.mark.parametrize("step", START_STEPS)
 def test_a_crash_while_a_start_raises_it(start_broker: StartBroker, step: str) -> None:
-    """`grow` is the child's word for a topic node that is written anew."""
+    """`grow` is the child's command that rewrites a topic node."""
     broker = start_broker(OLD)
     create_topic(broker, TOPIC, 2)
     kept = send(broker, TOPIC, 0, RECORDS).acknowledged
     broker.stop()
     ids = hidden_ids(broker)
-    # Of one partition the file is missing, as in a directory from before this broker.
+    # One partition has no file, as in a directory from before this broker.
     metadata_file(broker, TOPIC, 1).unlink()
     command = [sys.executable, "-m", "tests.crash.child", str(broker.data_dir), str(free_port()), step, "armed"]
     done = subprocess.run(command, capture_output=True, timeout=120, check=False)
@@ -312,7 +312,7 @@ def test_a_topic_made_anew_by_another_tool_gets_another_id(start_broker: StartBr
 
 @pytest.mark.checklist(206, 213)
 def test_the_projects_own_client_goes_on(start_broker: StartBroker) -> None:
-    """It remembers the ids of topics: one that comes to a topic without is no other topic."""
+    """It remembers the ids of topics: a topic that loses its id is not another topic."""
     broker = start_broker(OLD)
     create_topic(broker, "own", 1)
 

@@ -99,7 +99,7 @@ class Application:
             return self.producer.send(self.topic, records)
 
     def commit(self, incarnation: int) -> None:
-        """What an application does at its leisure; a refusal because the group forms anew is retried by joining."""
+        """Work of an application; if the group refuses because it rebalances, the application joins and retries."""
         count = len(records(incarnation)) // PARTITIONS
         try:
             self.member.commit(dict.fromkeys(range(PARTITIONS), count))
@@ -166,7 +166,7 @@ def test_a_producer_that_writes_while_its_topic_is_away(running: Application, ow
                 except BrokerError as problem:
                     print("the send was refused:", problem)
                     offsets = running.send(sent)
-            # Of a send that was refused a part may be there, too.
+            # A part of a refused send may be there, too.
             ends = Confluent(own_broker.bootstrap).end_offsets(running.topic, PARTITIONS)
             found = running.client.read(running.topic, PARTITIONS, sum(ends.values()))
             told = {(record.partition, offset): record.value for record, offset in zip(sent, offsets, strict=True)}

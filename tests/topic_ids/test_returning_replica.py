@@ -19,7 +19,7 @@ WARNING = "left over on disk: topic orders (id {}), partitions 0-1 will be remov
 @pytest.mark.checklist(3, 6, 65, 69, 70, 78, 79, 80, 124, "X38", "R30")
 @pytest.mark.parametrize("recreated", [True, False])
 def test_of_a_deleted_topic_it_is_staged(start_broker: StartBroker, tmp_path: Path, recreated: bool) -> None:
-    """As a disk that was away, or a broker that no StopReplica has reached: the data is back, its topic is dead."""
+    """Like a disk that was unplugged, or a broker that missed StopReplica: the data is back, its topic is deleted."""
     one, two, away = tmp_path / "one", tmp_path / "two", tmp_path / "away"
     broker = start_broker({"log.dirs": str(one), "delete.topic.delay.ms": "0"})
     lives = Lives(broker.port)

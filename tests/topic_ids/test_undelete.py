@@ -103,7 +103,7 @@ def test_a_topic_of_clients_does_not_become_one_of_the_brokers(start_broker: Sta
     assert refused.error_code == INVALID_REQUEST
     assert f"'{OFFSETS_TOPIC}'" in refused.error_message
     assert lives.metadata(OFFSETS_TOPIC).error_code == UNKNOWN_TOPIC_OR_PARTITION
-    # Its own comes back, with what groups had committed.
+    # Its own records are back, with the groups' commits.
     lives.undelete(first)
     lives.coordinator("readers")
     assert lives.commit("readers", "clients", 0) == 0

@@ -93,7 +93,7 @@ def test_an_old_client_does_not_make_a_deleted_name_again_where_that_is_off(star
     lines = [line for line in broker.console.read_text().splitlines() if "automatic topic creation refused" in line]
     assert len(lines) == 1
     assert f"name=orders id={first}" in lines[0]
-    # What cannot come back is no reason; CreateTopics never is held back.
+    # Data that cannot be restored is no reason to refuse; CreateTopics is never delayed.
     assert lives.purge(first).error_code == 0
     until(lambda: asked_for("orders") == 0)
     second = lives.metadata("orders").topic_id

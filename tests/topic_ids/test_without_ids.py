@@ -65,7 +65,7 @@ def test_api_versions_end_where_ids_begin(old: BrokerProcess, broker: BrokerProc
     ids=lambda one: type(one).__name__ if not isinstance(one, int) else str(one),
 )
 def test_what_is_not_advertised_is_refused(old: BrokerProcess, request_: object, version: int) -> None:
-    """As every version that is not served: the connection ends, whichever plane the key belongs to."""
+    """Like every unknown version: the connection is closed, whichever plane serves the key."""
     with WireClient(old.port) as client:
         client.send(request_, version)
         assert client.is_closed_by_peer()
@@ -144,7 +144,7 @@ def test_the_store_shows_version_2_and_keeps_the_id_beside(start_broker: StartBr
 
 @pytest.mark.checklist(45, 206, 207, 212)
 def test_topics_of_an_old_broker_stay_old(start_broker: StartBroker) -> None:
-    """Nodes and directories that never knew an id: they are served, and their nodes are not written anew."""
+    """Nodes and directories that never had an id: they are served, and their nodes are not rewritten."""
     broker = start_broker(OLD)
     create_topic(broker, "ancient", 2)
     sent = send(broker, "ancient", 0, RECORDS)

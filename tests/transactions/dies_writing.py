@@ -80,7 +80,7 @@ def die_at(death: Death) -> None:
         nonlocal ending
         death.at("MARKER", "before")
         if ending == marker[:2]:
-            # Of the same producer: another partition of its transaction has one already.
+            # From the same producer: another partition of its transaction already has a marker.
             death.at("MARKER", "between")
         ending = marker[:2]
         return append_marker(appends, topic_id, partition, marker, *args, **named)

@@ -79,7 +79,7 @@ def test_what_ended_while_the_topic_was_deleted_has_its_end_when_it_is_back(
     lives.undelete(topic_id, f"{gone}-back")
     write(producer_without_transactions(broker), f"{gone}-back", "later")
     expected = ["first", "later"] if commits else ["later"]
-    # Its last stable offset does not hang.
+    # Its last stable offset advances.
     await_read(broker.bootstrap, f"{gone}-back", expected)
     assert lives.id_of(f"{gone}-back") == topic_id
     until(lambda: lives.settled(topic_id), "nothing is owed any more")
