@@ -16,7 +16,7 @@ from tests.support.brokers import BrokerProcess
 from tests.support.cluster import RUNNING
 from tests.support.kinds import KINDS
 
-# How fast this machine is says nothing about the code; and the same state of the code has the same result each time.
+# The speed of this machine does not matter, and the same code gives the same result each time.
 settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 

@@ -261,7 +261,7 @@ def of_another_kind(side: Side, name: str) -> None:
     """Classic requests to a consumer group, and the reverse."""
     topic = side.topic(name, 1)
     epoch, _ = settled(side, name, topic, "one", subscribed_topic_names=[name])
-    # As long as it stays the group becomes no classic one, which each broker does in its own time.
+    # While this member stays, the group does not become classic; the brokers would do that at different times.
     stays = side.ask(consumer_join(name, "other", name), 1).member_epoch
     side.ask(join(name, topic=name, protocol_type="connect"), 9)
     side.ask(join(name, topic=name, names=("unknown",)), 9)

@@ -21,7 +21,7 @@ ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
 LATER = ("start_offset", "lag")
 """Kafka shows the state of a partition that it stored last, which may be old; this is the current state."""
 EPOCHS = ("group_epoch", "assignment_epoch")
-"""How many of a topic's partitions are made known to a group at a time is a matter of the moment."""
+"""The number of a topic's partitions that a group learns at a time is random."""
 Acks = dict[int, list[tuple[int, int, int]]]
 """Partition → (first offset, last offset, acknowledgement)."""
 

@@ -37,7 +37,7 @@ class Told(list[Any]):
         # Kafka loses the endpoint of a group's first member: its epoch is lower by one. The test compares whether
         # members get the endpoints.
         del said["endpoint epoch"]
-        # In no order, in Kafka.
+        # Kafka's order is random.
         said["statuses"] = [(code, sorted(re.split(r"[ ,;]+", detail))) for code, detail in said["statuses"] or ()]
         self.append(said)
         return answer

@@ -1,4 +1,4 @@
-"""What people read in source files and documents: comments, docstrings, texts."""
+"""Texts that people read in source files and documents: comments, docstrings, messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def prose_of_hash(text: str) -> Iterator[tuple[int, str]]:
 
 
 def prose(name: str, text: str) -> Iterator[tuple[int, str]]:
-    """What people read in a file, in passages with the line where each begins."""
+    """Texts that people read in a file, in passages with the line where each begins."""
     match Path(name).suffix:
         case ".py" | ".pyi":
             yield from prose_of_python(text)

@@ -31,7 +31,7 @@ _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 @dataclass
 class Source:
-    """What one module's text says."""
+    """The texts of one module."""
 
     used: list[Module] = field(default_factory=list)
     """Paths as written, `use` and in the code alike."""

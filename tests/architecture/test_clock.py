@@ -1,4 +1,4 @@
-"""There is no clock below `server`: time comes in as an argument, or through the one that threads are handed."""
+"""Crates below `server` read no clock: time is an argument, or comes from the `Clock` that a thread receives."""
 
 from __future__ import annotations
 

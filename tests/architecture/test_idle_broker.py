@@ -1,4 +1,4 @@
-"""What an idle broker without options has not imported: what it is not asked for takes neither memory nor time."""
+"""Modules that an idle broker without options has not imported: unused features take neither memory nor time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ RARE = (
 LIMIT_S = 120
 
 CONTROL = {"k04_leader_and_isr", "k05_stop_replica", "k06_update_metadata"}
-"""What the controller says to the brokers, in one process as well."""
+"""Messages of the controller to brokers, also in one process."""
 
 
 TELLS_AT_ITS_END = """

@@ -41,7 +41,7 @@ def codes(name: str, text: str) -> list[str]:
 
 
 def _unquoted(quoted: re.Match[str]) -> str:
-    """What stands in backticks is a name of something else, unless it is nothing but a code."""
+    """Text in backticks is another thing's name, unless it is only a code."""
     return quoted[0] if UNDEFINED.fullmatch(quoted[0].strip("`")) else "\n" * quoted[0].count("\n")
 
 

@@ -16,7 +16,7 @@ from tests.topic_ids.lives import Lives
 
 PARTITIONS = 2
 RECORDS = (3, 25)
-"""How many records of an incarnation are to be acknowledged at least and at most."""
+"""Minimum and maximum number of acknowledged records of an incarnation."""
 UNDELETED = 0.3
 """The share of incarnations that come back."""
 ANSWER_S = 8.0

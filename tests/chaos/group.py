@@ -13,7 +13,7 @@ from tests.support.delivered import offset_and_value
 
 COMMIT_EVERY = 40
 LIVES_RECORDS = (300, 1_500)
-"""How many records a consumer reads at least and at most before it leaves and another one takes its place."""
+"""Minimum and maximum number of records that a consumer reads before another one replaces it."""
 
 EXPECTED = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
 STUCK = KafkaError.NOT_COORDINATOR

@@ -60,7 +60,7 @@ class History:
     problems: list[str] = field(default_factory=list)
     """What went wrong for clients that nothing may go wrong for."""
     counts: Counter[str] = field(default_factory=Counter)
-    """How much happened."""
+    """Counts of events."""
 
     def acknowledge(self, place: Place, offset: int, value: str, sent_at: float) -> None:
         """The cluster has just answered that it keeps the record, which was sent at `time.monotonic()`."""

@@ -26,7 +26,7 @@ from tests.support.wire import answers_metadata
 from tests.wire.client import WireClient
 
 RECORDS = (20, 400)
-"""How many records are acknowledged during a step at least and at most …"""
+"""Minimum and maximum number of records acknowledged during a step …"""
 PATIENCE_S = 6.0
 """… unless that takes longer."""
 

@@ -50,7 +50,7 @@ HEALED_AGAIN_S = 10.0
 BEFORE, BEHIND = 5, 50
 """Lines of a broker's log around a complaint that are shown."""
 OVERTIME = 6.0
-"""How many times as long as it should a run may last until enough has happened."""
+"""How many times its planned duration a run may last until it has enough events."""
 
 Faults = Mapping[str, int]
 KILLS: Faults = {

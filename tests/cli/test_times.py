@@ -1,4 +1,4 @@
-"""How times are said on command lines."""
+"""Forms of times on command lines."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Writer:
 
     @property
     def count(self) -> int:
-        """How many records have been acknowledged so far."""
+        """Number of records acknowledged so far."""
         return len(self.history.acknowledged)
 
     def finish(self) -> History:

@@ -110,7 +110,7 @@ class Client(ABC):
 
     @abstractmethod
     def delete_topic(self, topic: str) -> None:
-        """And waits for the answer."""
+        """Delete a topic; wait for the response."""
 
     @abstractmethod
     def producer(

@@ -191,7 +191,7 @@ def test_a_rebalance_that_is_half_done_goes_on(cluster: BrokerCluster, topic: st
 
 
 def test_who_is_no_coordinator_any_more_says_so(cluster: BrokerCluster, topic: str) -> None:
-    """So that members ask for the next one."""
+    """Lets members request the next one."""
     member = ConsumerProtocolMember(
         lambda: cluster.brokers[coordinator(cluster)].port, unique("group"), "member", (topic,)
     )

@@ -1,6 +1,5 @@
-"""What comes at the same time as deletions and re-creations, by way of other brokers; and a foreign tool that takes a
-topic's id away.
-"""
+"""Concurrent operations with deletions and re-creations, through other brokers; and a foreign tool that removes a
+topic's id."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ class Meanwhile:
 
 
 def ids(brokers: Everywhere, name: str) -> set[Uuid]:
-    """What each broker shows."""
+    """The state that each broker shows."""
     return {brokers.at(number).metadata(name).topic_id for number in (1, 2, 3)}
 
 

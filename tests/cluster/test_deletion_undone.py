@@ -122,7 +122,7 @@ def test_groups_of_all_coordinators_get_their_offsets_back(brokers: Everywhere) 
         assert brokers.at(controller).undelete(old).error_code == 0
         until(lambda: committed("kept") == at)
         until(lambda: brokers.at(controller).deletions(old) == [])
-        # What groups commit from now on stays theirs.
+        # Later commits of groups are kept.
         at = dict.fromkeys(groups, 1)
         for group in groups:
             admin.alter_consumer_group_offsets(group, {TopicPartition("kept", 0): 1}).all()

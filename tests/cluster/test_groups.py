@@ -123,7 +123,7 @@ def few(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Brok
 def cluster(few: BrokerCluster) -> BrokerCluster:
     """All three run, and groups can work."""
     if not few.brokers[3].running:
-        # What groups commit is to be on three brokers: with two there is no coordinator.
+        # Commits of groups need three brokers: with two there is no coordinator.
         for number in (1, 2):
             assert coordinator_at(few.brokers[number])[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
         with blocking.AdminClient({"bootstrap.servers": few.brokers[1].bootstrap}) as admin:

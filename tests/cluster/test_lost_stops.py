@@ -36,7 +36,7 @@ class Lossy(Everywhere):
         self._folder = folder
 
     def heard(self, number: int) -> Heard:
-        """What controllers said to a broker."""
+        """The controllers' messages to a broker."""
         return Heard(self, self._folder / f"heard-{number}")
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What an operator sees of a cluster in trouble: `pybroker cluster describe | health`."""
+"""An operator's view of a broken cluster: `pybroker cluster describe | health`."""
 
 from __future__ import annotations
 

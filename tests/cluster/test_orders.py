@@ -171,7 +171,7 @@ def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
 
 @pytest.mark.checklist(74, 75, 138, 209, 211, "A16", "A17", "R10")
 def test_orders_with_another_id_and_with_none(brokers: Ordered) -> None:
-    """What does not prove a successor is refused for that partition; the id on the disk stays."""
+    """An order that does not prove a successor is refused for that partition; the id on the disk stays."""
     _, told = brokers.roles()
     topic_id = brokers.led_by(told, "own")
     epoch = brokers.at(told).epoch("own")

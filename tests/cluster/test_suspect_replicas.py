@@ -62,7 +62,7 @@ class PowerCut:
 
 
 def said(cluster: BrokerCluster) -> Callable[[], str]:
-    """What brokers log from now on."""
+    """Later log lines of brokers."""
     before = {number: broker.console.stat().st_size for number, broker in cluster.brokers.items()}
     return lambda: "".join(broker.console.read_text()[before[number] :] for number, broker in cluster.brokers.items())
 

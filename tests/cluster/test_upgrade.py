@@ -178,7 +178,7 @@ def test_old_brokers_replicate_fail_over_and_delete_by_name(network: Network) ->
     written = writer.finish()
     assert read(cluster, "moved") == written
     same_logs(cluster, "moved", 2)
-    # So it is with the controller.
+    # The same holds for the controller.
     cluster.brokers[controller(cluster)].restart()
     same_logs(cluster, "moved")
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:

@@ -88,7 +88,7 @@ def test_a_follower_that_never_got_its_order_is_mended(tmp_path: Path) -> None:
 
 
 def health(cluster: BrokerCluster, at: int) -> dict[str, Any]:
-    """What `pybroker cluster health --json` prints."""
+    """The output of `pybroker cluster health --json`."""
     server = cluster.brokers[at].bootstrap
     command = [sys.executable, "-m", "pybroker", "cluster", "health", "--json", "--bootstrap-server", server]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)

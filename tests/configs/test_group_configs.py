@@ -19,7 +19,7 @@ from tests.wire.client import WireClient
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 GROUP, SET, DELETE, APPEND = 32, 0, 1, 2
 OF_GROUP, OF_FILE, BY_DEFAULT = 8, 4, 5
-"""Sources."""
+"""Values of ConfigSource."""
 BOUNDS = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",

@@ -51,7 +51,7 @@ class ConsumerProtocolMember:
     instance_id: str | None = None
     epoch: int = 0
     interval_ms: int = 0
-    """How often it is to heartbeat."""
+    """The heartbeat interval of a member."""
     told: frozenset[Partition] = frozenset()
     """The assigned partitions."""
     owned: frozenset[Partition] = frozenset()

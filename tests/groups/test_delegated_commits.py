@@ -1,4 +1,4 @@
-"""What members of groups commit is taken without the control plane, and counts as if that had taken it."""
+"""Data threads accept commits of group members without the control plane, with the same effect."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ async def test_kafkas_formatters_read_all_internal_topics(start_broker: StartBro
 
 
 def read(bootstrap: str, topic: str, formatter: str) -> dict[int, set[int]]:
-    """What Kafka's formatter prints of an internal topic: types of keys → versions of values."""
+    """The output of Kafka's formatter for an internal topic: types of keys → versions of values."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
     indexes = consumer.list_topics(topic, WAIT_S).topics[topic].partitions
     ends = [consumer.get_watermark_offsets(TopicPartition(topic, index), WAIT_S) for index in indexes]

@@ -23,7 +23,7 @@ from tests.support.wire import free_port
 MEMBERS, PARTITIONS, LIVES = 200, 100, 20
 GROUPS, LINES = 10_000, 16
 GROWTH_MAX_MIB = 64
-"""What 10,000 groups, or 200 members and their connections, may add to a broker: about 6 KiB a group."""
+"""Memory that 10,000 groups, or 200 members and their connections, may add to a broker: about 6 KiB a group."""
 
 MANAGER = "kafka_coordinator_group_groupmetadatamanager_"
 SENSORS = "kafka_server_group_coordinator_metrics_"
@@ -141,7 +141,7 @@ async def loaded(line: Line, count: int) -> None:
 @pytest.mark.checklist("F11")
 async def test_10_000_groups_are_there_after_a_restart(start_broker: StartBroker) -> None:
     scraped = free_port()
-    # How fast a disk flushes is another test's matter.
+    # Another test measures how fast a disk flushes.
     broker = start_broker({"log.flush.mode": "os", "metrics.listener": f"127.0.0.1:{scraped}"})
     topic = create_topic(broker.bootstrap, 2)
     names = [f"group-{number}" for number in range(GROUPS)]

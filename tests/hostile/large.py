@@ -120,7 +120,7 @@ def strangers(broker: Broker, user: str, frames: Sequence[bytes], clients: int) 
 
 
 def waits(broker: Broker, user: str, seconds: float) -> list[float]:
-    """How long DescribeGroups of one group takes, again and again, in seconds, the longest last."""
+    """Durations of repeated DescribeGroups of one group in seconds, the longest last."""
     measured = []
     with login(broker, user) as client:
         end = time.monotonic() + seconds

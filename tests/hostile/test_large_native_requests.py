@@ -51,7 +51,7 @@ def epochs(count: int) -> m.OffsetForLeaderEpochRequest:
 
 
 def waits(broker: Broker, seconds: float) -> list[float]:
-    """How long ListOffsets of one partition takes, again and again."""
+    """Durations of repeated ListOffsets of one partition."""
     took = []
     with login(broker, HONEST) as client:
         end = time.monotonic() + seconds

@@ -137,8 +137,8 @@ def _stop(broker: Broker, message: Message, faults: Faults) -> Broker:
 
 
 def _confirmed(state: State, number: int, broker_id: int, broker: Broker, message: Message) -> State:
-    """What was moved away is put aside, and the answer becomes part of the topic. It may come after the broker got a
-    replica again and lost that, too."""
+    """A replica that was moved away is staged, and the response becomes part of the topic. It may arrive after the
+    broker got a replica again and lost that, too."""
     state = state._replace(brokers=put(state.brokers, broker_id, broker))
     topic, meant = state.store.topic, message.live
     if topic is None or topic.topic_id != message.topic_id or meant is None:

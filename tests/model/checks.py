@@ -1,4 +1,4 @@
-"""What must hold: in every state, and when everything has come to rest."""
+"""Invariants: of every state, and of states at rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.model.state import (
 
 
 def check(state: State) -> None:
-    """What holds in every state. Raises BrokenError."""
+    """Check the invariants of every state. Raises BrokenError."""
     topic = state.store.topic
     known = {record.topic_id for record in state.store.records}
     for broker_id, broker in enumerate(state.brokers):
@@ -72,7 +72,7 @@ def settled(state: State, faults: Faults) -> State | None:
 
 
 def check_settled(state: State) -> None:
-    """What holds when everything has come to rest. Raises BrokenError."""
+    """Check the invariants of a state at rest. Raises BrokenError."""
     topic = state.store.topic
     for broker_id, broker in enumerate(state.brokers):
         hosts = topic is not None and broker_id in topic.replicas

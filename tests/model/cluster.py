@@ -60,8 +60,8 @@ def backups(state: State) -> Iterator[tuple[str, State]]:
     if any(refuses(state, broker, NO_FAULTS) for broker in state.brokers):
         # Offline: no broker runs, and each forgets what it has seen of the store that was.
         stopped = tuple(one._replace(up=False, served=0, seen=None, controller_epoch=0) for one in state.brokers)
-        # What the store says is the truth from now on: its deletions too (the operator has a whole delay to take back
-        # those that he does not want).
+        # From now on the store's state counts, including its deletions; the operator has a whole delay to undelete
+        # topics.
         topic = state.store.topic
         left = (
             {(topic.topic_id, broker_id) for broker_id in BROKERS if broker_id not in topic.replicas} if topic else ()

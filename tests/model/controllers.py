@@ -1,4 +1,4 @@
-"""What controllers do: take the office, decide, and send."""
+"""Steps of controllers: become the controller, decide, and send."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def decisions(state: State, number: int, controller: Controller, faults: Faults)
 
 
 def _truth(state: State, after: Store) -> dict[str, Any]:
-    """What a decision has made true, whatever the store says later."""
+    """Facts that a decision has established, whatever the store contains later."""
     before = state.store.topic
     deleted, left = state.deleted, state.left
     if before is not None and after.topic is None:
@@ -111,7 +111,7 @@ Decision = tuple[str, Store, Budget, list[tuple[int, str, int]]]
 
 
 def _possible(state: State, controller: Controller, faults: Faults) -> Iterator[Decision]:
-    """What the controller may decide by what it knows."""
+    """The decisions that the controller's state allows."""
     store, budget, topic = state.store, state.budget, controller.topic
     alive = [broker_id for broker_id in BROKERS if controller.alive[broker_id] >= 0]
     if topic is None and budget.creates:

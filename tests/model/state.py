@@ -70,9 +70,9 @@ class Message(NamedTuple):
     seen: ControllerHistory
     """The controller's position."""
     topic: Topic | None
-    """What it names: for full all that the receiver hosts."""
+    """The partitions that it names: a FULL names all that the receiver hosts."""
     live: Topic | None
-    """What UpdateMetadata has shown before it."""
+    """The state that UpdateMetadata has shown before it."""
     topic_id: int
     """Partition states of StopReplica and RestoreReplicas."""
 
@@ -99,7 +99,7 @@ class Broker(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What may still happen: keeps the exploration finite."""
+    """Limits of further events: they keep the exploration finite."""
 
     creates: int
     deletes: int
@@ -137,9 +137,9 @@ class Faults(NamedTuple):
     """Mistakes that can be planted, each of which some history must show."""
 
     absence_deletes: bool = False
-    """What a FULL request does not name is staged with a deadline, whatever is known of it."""
+    """Partitions that a FULL request does not name are staged with a deadline, whatever the broker knows of them."""
     incremental_deletes: bool = False
-    """What an INCREMENTAL request does not name is treated as in a FULL one."""
+    """Partitions that an INCREMENTAL request does not name are treated as in a FULL one."""
     purge_without_look: bool = False
     """A deadline that is over removes the data without asking the store again."""
     purge_before_closed: bool = False

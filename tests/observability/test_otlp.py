@@ -193,7 +193,7 @@ def test_settings_that_cannot_be_obeyed(setting: str, says: str, tmp_path: Path)
 
 
 def test_what_is_not_installed_is_said(tmp_path: Path) -> None:
-    """And a broker that does not ask for it does not import it."""
+    """And a broker without the setting does not import it."""
     hidden = "import sys; sys.modules['opentelemetry'] = None; sys.argv[0] = 'pybroker'; "
     run = "from pybroker.__main__ import main; main()"
     arguments = ["start", "--set", "otlp.endpoint=http://127.0.0.1:1", "--set", f"log.dirs={tmp_path / 'data'}"]

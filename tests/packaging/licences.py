@@ -41,7 +41,7 @@ CLASSIFIERS = {
     "The Unlicense (Unlicense)": "Unlicense",
     "GNU Lesser General Public License v2 or later (LGPLv2+)": "LGPL-2.1",
 }
-"""How packages that have no SPDX expression say it."""
+"""How packages without an SPDX expression name their licences."""
 SAID_ELSEWHERE = {"DFSG approved"}
 
 
@@ -103,7 +103,7 @@ def product_packages() -> set[str]:
 
 
 def packages() -> list[Part]:
-    """What is installed of the locks."""
+    """The installed packages of the locks."""
     locked, found = locked_packages(), {}
     for each in importlib.metadata.distributions():
         name = _normal(each.metadata["Name"])
@@ -123,7 +123,7 @@ def licence_of(metadata: Any) -> str:
 
 
 def is_allowed(expression: str, allowed: Iterable[str]) -> bool:
-    """Whether one may take what is under this SPDX expression, with one of the allowed licences for each part of it."""
+    """Return whether the allowed licences satisfy this SPDX expression."""
     tokens = re.findall(r"[()]|[^\s()]+", expression)
     ok = set(allowed)
 

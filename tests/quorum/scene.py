@@ -83,7 +83,7 @@ class Scene:
         return found[-1]
 
     def in_sync(self, topic: str) -> list[int]:
-        """How many replicas of each partition are in sync."""
+        """The number of in-sync replicas of each partition."""
         with blocking.AdminClient({"bootstrap.servers": self.bootstrap}) as admin:
             described = admin.describe_topics([topic]).all_topic_names()[topic]
             return [len(partition.isr) for partition in described.partitions]

@@ -17,7 +17,7 @@ import kafka
 import kafka.errors
 
 Outcome = tuple[str, str]
-"""How writing and reading went: "ok", or the name of the error."""
+"""The results of writing and reading: "ok", or the name of the error."""
 
 SECONDS = 120
 """Only a failure waits so long."""

@@ -55,7 +55,7 @@ def seen(process: subprocess.Popen[str]) -> list[Seen]:
 
 
 def accepted(records: list[Seen]) -> Counter[str]:
-    """How often each value was accepted."""
+    """The number of times that each value was accepted."""
     return Counter(record.value for record in records if record.what == "ACCEPT")
 
 

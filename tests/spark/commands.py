@@ -25,7 +25,7 @@ PROGRESS = re.compile(r" → .*, \d+ s$")
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended. A traceback is in `err`; the lines that a slow machine gets of its progress are not."""
+    """The result of a command. A traceback is in `err`, progress lines of a slow machine are not."""
 
     code: int
     out: str

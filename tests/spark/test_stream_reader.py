@@ -87,7 +87,7 @@ def plan(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> Pl
 
 
 def rows(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> int:
-    """How many rows the tasks read."""
+    """The number of rows that the tasks read."""
     return sum(batch.num_rows for part in reader.partitions(start, end) for batch in reader.read(part))
 
 

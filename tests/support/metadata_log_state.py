@@ -17,7 +17,7 @@ FOLDER = "__cluster_metadata-0"
 
 
 class MetadataLogState:
-    """What a majority of the voters has on disk. Each call reads the logs again."""
+    """The state on the disks of a majority of the voters. Each call reads the logs again."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self._cluster = cluster

@@ -13,7 +13,7 @@ class PartitionState(NamedTuple):
     leader_epoch: int
     isr: frozenset[int]
     changes: int
-    """How often it was written since the partition was made."""
+    """Number of writes since the partition was created."""
     topic_id: str
     """32 hexadecimal digits."""
     moves: bool

@@ -71,7 +71,7 @@ GONE = entry(AclOperation.WRITE, "shared", principal="User:mallory")
 
 
 class Left(NamedTuple):
-    """What Apache Kafka has left."""
+    """Data of Apache Kafka."""
 
     directory: Path
     token: tuple[str, str]

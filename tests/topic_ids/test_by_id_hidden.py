@@ -1,4 +1,4 @@
-"""What somebody without rights learns of a topic by its id: that it exists, and nothing else."""
+"""A user without permissions learns from a topic id only that the topic exists."""
 
 from __future__ import annotations
 

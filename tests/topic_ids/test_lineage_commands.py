@@ -17,7 +17,7 @@ from tests.topic_ids.lives import Lives
 
 
 def topics_command(broker: BrokerProcess, *arguments: str, code: int = 0) -> str:
-    """What `pybroker topics …` writes: stdout if it succeeds, else stderr."""
+    """Run `pybroker topics …`; return its stdout if it succeeds, else its stderr."""
     command = [sys.executable, "-m", "pybroker", "topics", *arguments, "--bootstrap-server", broker.bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == code, done.stderr

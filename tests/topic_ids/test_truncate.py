@@ -140,7 +140,7 @@ def test_what_is_refused(start_broker: StartBroker) -> None:
     lives.coordinator("any")
     assert lives.truncate("__consumer_offsets").error_code == 42
     assert lives.truncate("nothing").error_code == UNKNOWN_TOPIC_OR_PARTITION
-    # What can be read in two ways, and the same topic twice: the first counts.
+    # An ambiguous name, and the same topic twice: the first one counts.
     first = lives.create("twice")
     topic = m.TruncateTopicsRequest_TruncatableTopic
     topics = [topic(name="twice", topic_id=first), topic(), topic(name="twice"), topic(topic_id=first)]

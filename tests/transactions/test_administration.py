@@ -21,7 +21,7 @@ from tests.support.kafka_tools import run_tool
 from tests.transactions.test_straight_path import read, transactional, write
 
 OPEN_MS = 600_000
-"""How long a transaction stays open: longer than all the commands that are run meanwhile take."""
+"""How long a transaction stays open: longer than all commands of the test take."""
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,7 @@ def wait_for(condition: Callable[[], bool], *who: tuple[subprocess.Popen[bytes],
 
 
 def processed(output: Path) -> int:
-    """How often an instance has said how far it is: after every hundred records of a task."""
+    """Number of progress reports of an instance, one for every hundred records of a task."""
     return output.read_text(errors="replace").count("processed")
 
 

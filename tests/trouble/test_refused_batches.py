@@ -10,8 +10,8 @@ from tests.wire.client import WireClient
 
 
 def test_what_follows_a_refused_batch_is_refused_likewise(broker: BrokerProcess) -> None:
-    """Told of a gap instead, librdkafka begins a new epoch and sends again what is in the log already, if it was not
-    acknowledged yet. A gap that no refusal explains is told."""
+    """If the broker reported a gap instead, librdkafka would begin a new epoch and repeat batches that are in the log
+    but not acknowledged yet. A gap without an earlier refusal is reported."""
     name = unique()
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin, WireClient(broker.port) as client:
 

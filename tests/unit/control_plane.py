@@ -33,7 +33,7 @@ async def until(condition: Callable[[], object], seconds: int = 60) -> None:
 
 @asynccontextmanager
 async def counted_turns() -> AsyncIterator[Callable[[], int]]:
-    """How many turns others have had on the loop so far: work that holds it gives them none."""
+    """Number of turns of other tasks on the loop: work that holds the loop gives them none."""
     turns = 0
 
     async def others() -> None:

@@ -233,7 +233,7 @@ def undeleted(broker: BrokerProcess, topic_id: str) -> dict[str, Any]:
 
 
 def offsets_of(admin: blocking.AdminClient, topic: str) -> dict[str, int]:
-    """What the groups have committed in a topic."""
+    """The groups' committed offsets of a topic."""
     return {
         f"{group} {partition}": found.offset
         for group in GROUPS

@@ -1,4 +1,4 @@
-"""What requests to alter settings come to, and with which code they fail."""
+"""Results of requests that alter settings, and their error codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows."""
+"""The results of DescribeConfigs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of changes of users, for each of them."""
+"""The result of each change of users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pybroker doctor` makes of settings, machines and files. Pure, or on small trees of files."""
+"""Findings of `pybroker doctor` about settings, machines and files. Pure, or on small trees of files."""
 
 from __future__ import annotations
 

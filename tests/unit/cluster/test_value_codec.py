@@ -1,4 +1,4 @@
-"""Events and replies are the same after they were sent."""
+"""Events and replies are unchanged after sending."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ log.retention.hours=168
 log.retention.check.interval.ms=300000
 """
 
-# And 3.9's, for ZooKeeper, without the line that names one.
+# And a file of 3.9 for ZooKeeper, without the line that names one.
 KAFKA_3_SAMPLE = """
 broker.id=0
 num.network.threads=3

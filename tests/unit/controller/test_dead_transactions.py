@@ -1,4 +1,4 @@
-"""How a transaction ended waits in the deletion records of its topics; decisions, without brokers."""
+"""Deletion records of topics keep the outcomes of their transactions; decisions, without brokers."""
 
 from __future__ import annotations
 

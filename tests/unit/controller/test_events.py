@@ -1,4 +1,4 @@
-"""Events, replies and messages are plain values: another broker can send them, and gets the same."""
+"""Events, replies and messages are plain values: another broker can send them, and gets the same values."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ MESSAGES = sorted(
 )
 
 PLAIN = (int, str, bytes, bool, float, type(None), Uuid, KafkaError)
-"""What is sent as it is; a KafkaError is its code and its text."""
+"""Values that are sent unchanged; a KafkaError is sent as its code and its text."""
 
 
 def strange(kind: Any, seen: set[Any]) -> Iterator[str]:
-    """What in a type is no plain value: a future, a function, an object of somebody's inside."""
+    """Parts of a type that are not plain values: a future, a function, an internal object."""
     if kind in seen or kind is Any:
         return
     seen.add(kind)

@@ -18,7 +18,7 @@ DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization f
 
 
 class Bucket:
-    """So many partitions, and the next one is refused."""
+    """That many partitions are allowed, and the next one is refused."""
 
     def __init__(self, partitions: int) -> None:
         self.left = partitions

@@ -254,7 +254,7 @@ class Store:
                 self.nodes[one.path] = msgspec.structs.replace(known, data=one.data, version=known.version + 1)
 
     def successor(self, epoch: int) -> ClusterImage:
-        """What another controller finds, once all brokers have come to it."""
+        """The image that another controller loads, once all brokers have registered with it."""
         admin = {path: node for path, node in self.nodes.items() if path.startswith("/admin")}
         topics = {path: node for path, node in self.nodes.items() if path.startswith(znodes.TOPICS)}
         image = load_image(epoch, Nodes(topics, {}, admin)).image

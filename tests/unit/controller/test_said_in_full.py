@@ -60,7 +60,7 @@ async def delete(plane: ControlPlane, name: str) -> None:
 
 
 BY_NAME_ONLY = {"named_errors", "last_epoch"}
-"""What only the versions before topic ids carry."""
+"""Fields that only versions before topic ids have."""
 
 
 def shape(value: Any) -> Any:

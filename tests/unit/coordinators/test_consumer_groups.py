@@ -275,7 +275,7 @@ async def test_fencing_by_epoch() -> None:
     # The answer was lost; it asks again as it was.
     assert (await beat(world, "a", 2, owned=told.assigned)).epoch == 3
     assert (await beat(world, "a", 2)).error is ErrorCode.FENCED_MEMBER_EPOCH
-    # And a fenced one joins again under its id.
+    # And a fenced member joins again with its id.
     back = await beat(world, "a")
     assert (back.epoch, back.assigned) == (3, told.assigned)
 

@@ -115,7 +115,7 @@ def test_what_is_on_its_way_is_buried_and_does_not_come_back() -> None:
     of_members.calls.clear()
     keys = offsets.keys_of_group(G)
     assert keys == [(TOPIC, OffsetKey(G, "orders", 2)), (Uuid.ZERO, OffsetKey(G, "orders", 4))]
-    # What ends between the two looks is seen by the second.
+    # A commit that completes between the two reads is found by the second.
     assert of_members.calls == ["take all back", "in flight", "take"]
     of_members.calls.clear()
     assert [key.group for key in offsets.keys_of_topic(TOPIC)] == [G, "other"]
@@ -196,7 +196,7 @@ async def test_commits_are_not_left_to_data_threads_where_something_speaks_again
     assert not granted(), "its topic is about to be deleted"
     world.groups.release_commits(topic_id)
     assert granted()
-    # What waits for the end of the turn has to be in the log before whatever data threads write.
+    # Writes that wait for the end of the turn must be in the log before writes of data threads.
     outcome = world.groups.commit(request(member))
     assert not granted()
     await world.settle()

@@ -35,7 +35,7 @@ INSTANCES = {"m3": "static", "m4": "static"}
 PROCESSES = {"m0": "p0", "m1": "p0", "m2": "p1", "m3": "p2", "m4": "p2"}
 SIZE_MAX = 4
 FATAL = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID)
-"""What a client gives up for."""
+"""Errors after which a client stops retrying."""
 
 TOPOLOGY = Topology(
     0,
@@ -65,7 +65,7 @@ class Client:
     epoch: int = JOINS
     runs: Tasks = Tasks()  # noqa: RUF009 (immutable)
     told: Tasks = Tasks()  # noqa: RUF009 (immutable)
-    """What it is to run; it gives the rest back before its next heartbeat."""
+    """The assigned tasks; it releases the others before its next heartbeat."""
     full: bool = True
 
 
@@ -162,7 +162,7 @@ class Machine(RuleBasedStateMachine):
             return
         client.epoch = member.epoch
         client.told = member.assigned.tasks
-        # What it may not run twice it begins when it has ended the other.
+        # A task that must not run twice starts when the member has closed the other one.
         client.runs = Tasks(
             client.runs.active | client.told.active,
             (client.runs.standby | client.told.standby) - client.runs.active - client.told.active,

@@ -61,7 +61,7 @@ class Machine:
             self.me = who
 
     def take(self, change: CoordinatedTransaction) -> None:
-        """What is stored is a legal move, and can be read again."""
+        """Each stored state is a legal transition, and can be read again."""
         assert change.state in LEGAL_MOVES[self.now.state]
         stored = decode_value(encode_value(change))
         assert replace(stored, last_epoch=change.last_epoch) == change
@@ -122,7 +122,7 @@ class Machine:
             self.become(change.successor)
 
     def late(self, zombie: TransactionProducer) -> None:
-        """Who was replaced changes nothing."""
+        """A replaced producer changes nothing."""
         if zombie == self.me:
             return
         for attempt in (

@@ -1,4 +1,4 @@
-"""What only the embedded store promises: one process, formats, durability, failing loudly."""
+"""Guarantees that only the embedded store has: one process, formats, durability, visible failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What ZooKeeper adds to the contract of `MetadataStore`: sessions, broken connections, credentials; real servers."""
+"""Additions of ZooKeeper to the contract of `MetadataStore`: sessions, broken connections, credentials; real servers.
+"""
 
 from __future__ import annotations
 

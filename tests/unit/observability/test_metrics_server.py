@@ -22,7 +22,7 @@ class Served(NamedTuple):
     state: dict[str, object]
 
     async def ask(self, request: bytes) -> bytes:
-        """What comes back until the server closes; closing on unread bytes resets the connection."""
+        """Read until the server closes; closing with unread bytes resets the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request)
         try:

@@ -38,7 +38,7 @@ class Partitions:
 
 
 class Groups:
-    """How often commits of a topic are held."""
+    """The number of holds on a topic's commits."""
 
     def __init__(self) -> None:
         self.holds: dict[Uuid, int] = {}

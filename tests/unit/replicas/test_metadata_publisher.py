@@ -384,7 +384,7 @@ def leaders(order: ControlRequest) -> dict[str, list[int]]:
 
 
 async def shown_by(scene: Scene, broker_id: int, offset: int) -> list[ControlRequest]:
-    """What clients see after a broker has applied the log up to an offset."""
+    """The clients' view after a broker has applied the log up to an offset."""
     scene.taken()
     scene.offsets.note(broker_id, offset)
     await asyncio.sleep(0.01)

@@ -47,7 +47,7 @@ class Machine:
         self._changes = 0
 
     async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Whatever broker runs on it."""
+        """With any broker on it."""
         await Purges(self.staging).apply_change(before, after, change)
 
     async def shorten(self, delay_max_ms: int) -> None:
