@@ -276,8 +276,8 @@ def _cordoned(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
         yield "cordoned.log.dirs", problem
 
 
-def _metadata_log(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    del given
+def _metadata_log(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
+    del texts
     if config.metadata_log_dir not in config.log_dirs:
         yield "metadata.log.dir", f"{config.metadata_log_dir} is not in log.dirs"
 
