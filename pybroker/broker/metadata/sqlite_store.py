@@ -304,7 +304,7 @@ class EmbeddedStore:
     ) -> tuple[list[OperationResult], list[WatchEvent]]:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            done = self._table.apply(operations, self._session_id, int(time.time() * 1000))
+            done = self._table.apply(operations, self._session_id, wall_ms())
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
