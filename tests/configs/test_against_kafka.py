@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from pybroker.config import BROKER_SETTINGS, BROKER_SYNONYM, TOPIC_SETTINGS, ConfigKey, render_value
-from pybroker.config.foreign_settings import is_foreign
+from pybroker.config.foreign_settings import is_foreign, is_of_providers
 from pybroker.config.topic_defs import ONLY_AS
 from tests.support.java import compiled, java_command
 from tests.support.maven import BROKER, jars
@@ -173,7 +173,11 @@ def shown_default(key: ConfigKey) -> str:
 
 
 def test_every_broker_setting_of_kafka_is_known(tables: dict[str, dict[str, Row]]) -> None:
-    unknown = [name for name in tables["broker"] if name not in BROKER_SETTINGS and not is_foreign(name)]
+    unknown = [
+        name
+        for name in tables["broker"]
+        if name not in BROKER_SETTINGS and not is_foreign(name) and not is_of_providers(name)
+    ]
     assert unknown == []
 
 

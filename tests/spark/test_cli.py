@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.spark.commands import Done, run_all
 from tests.support.brokers import BrokerProcess
 
 PARTITIONS = 2
+UMASK = 0o027
 ROWS = 100
 SPARK = ("--master", "local[1]", "--json")
 LIKE_AN_ID = "customer_orders_archiQ"
@@ -47,27 +49,38 @@ def archives(broker: BrokerProcess, folder: Path) -> dict[str, Done]:
         return ("archive", topic, dest if "/" in dest else str(folder / dest), *SPARK, *more)
 
     some = json.dumps({"archive-half": {"0": 3, "1": 0}})
-    return run_all(
-        broker,
-        {
-            "all": run("all", topic="archive-all"),
-            "name": run(f"file://{folder}/name", topic=LIKE_AN_ID),
-            "there": run(f"file://{folder}/name", topic=LIKE_AN_ID),
-            "idle": run("half", "--from", soon),
-            "none": run("half", "--mode", "append", "--to", soon),
-            "some": run("half", "--mode", "append", "--from", some),
-            "no topic": run("no", topic="archive-nothing"),
-            "no id": run("no", topic=LIKE_AN_ID[::-1]),
-            "/proc": run("/proc/nope/x"),
-            "foo://": run("foo://bucket/x"),
-            "backwards": run("no", "--from", "2026-12-01", "--to", "2026-11-01"),
-            "no time": run("no", "--from", "2026-12-01", "--to", "2026-12-01T01:00:00+01:00"),
-            "noon": run("no", "--from", "noon"),
-            "one": run("one", "--from", '{"archive-half": {"0": 1}}'),
-            "beyond": run("beyond", "--to", '{"archive-half": {"0": 9, "1": 0}}'),
-        },
-        "Pacific/Kiritimati",
-    )
+    usual = os.umask(UMASK)
+    try:
+        return run_all(
+            broker,
+            {
+                "all": run("all", topic="archive-all"),
+                "name": run(f"file://{folder}/name", topic=LIKE_AN_ID),
+                "there": run(f"file://{folder}/name", topic=LIKE_AN_ID),
+                "idle": run("half", "--from", soon),
+                "none": run("half", "--mode", "append", "--to", soon),
+                "some": run("half", "--mode", "append", "--from", some),
+                "no topic": run("no", topic="archive-nothing"),
+                "no id": run("no", topic=LIKE_AN_ID[::-1]),
+                "/proc": run("/proc/nope/x"),
+                "foo://": run("foo://bucket/x"),
+                "backwards": run("no", "--from", "2026-12-01", "--to", "2026-11-01"),
+                "no time": run("no", "--from", "2026-12-01", "--to", "2026-12-01T01:00:00+01:00"),
+                "noon": run("no", "--from", "noon"),
+                "one": run("one", "--from", '{"archive-half": {"0": 1}}'),
+                "beyond": run("beyond", "--to", '{"archive-half": {"0": 9, "1": 0}}'),
+            },
+            "Pacific/Kiritimati",
+        )
+    finally:
+        os.umask(usual)
+
+
+def test_an_archive_can_be_read_by_those_whom_the_umask_allows(archives: dict[str, Done], folder: Path) -> None:
+    assert archives["all"].code == 0
+    paths = [folder / "all", *(folder / "all").rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in paths if path.is_dir()} == {0o750}
+    assert {path.stat().st_mode & 0o777 for path in paths if path.is_file()} == {0o640}
 
 
 def _parts(done: Done) -> list[tuple[object, ...]]:

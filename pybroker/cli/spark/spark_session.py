@@ -80,6 +80,8 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
         .config("spark.sql.caseSensitive", "true")
         # PySpark's workers convert timestamps to local time, in which an hour occurs twice when clocks are set back.
         .config("spark.executorEnv.TZ", "UTC")
+        # Hadoop ignores the process's umask, and its own lets everybody read an archive.
+        .config("spark.hadoop.fs.permissions.umask-mode", f"{_umask():03o}")
     )
     if local:
         builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
@@ -95,6 +97,12 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
         finally:
             running.clear()
             spark.stop()
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def quiet_pyspark(*, verbose: bool) -> None:

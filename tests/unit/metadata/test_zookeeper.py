@@ -260,7 +260,7 @@ async def test_a_large_multi_is_made_in_turns_and_nothing_overtakes_it(server: Z
             sent.append(turns())
             return begin(*arguments)
 
-        store._begin = noted  # type: ignore[method-assign]
+        store._begin = noted  # type: ignore[method-assign, assignment]
         before = turns()
         _, version = await asyncio.gather(store.multi(operations), store.set("/made/2999", b"later"))
     assert sent[0] - before >= len(operations) // OPERATIONS_A_TURN_MAX - 1
