@@ -26,12 +26,12 @@ type TypedRecoder = fn(&[u8], WireVersion, &mut Vec<u8>) -> Result<(), DecodeErr
 
 /// Check that the typed codec reproduces the interpreter's bytes, and that both agree on mutants.
 fn agrees(name: &str, versions: std::ops::RangeInclusive<i16>, typed: TypedRecoder) {
-    agrees_in(Registry::Client, name, versions, typed);
+    agrees_in(Registry::Client, name, versions, typed, |_, _| {});
 }
 
 /// Check the versions among brokers.
 fn agrees_among_brokers(name: &str, versions: std::ops::RangeInclusive<i16>, typed: TypedRecoder) {
-    agrees_in(Registry::InterBroker, name, versions, typed);
+    agrees_in(Registry::InterBroker, name, versions, typed, |_, _| {});
 }
 
 fn agrees_in(
@@ -39,6 +39,7 @@ fn agrees_in(
     name: &str,
     versions: std::ops::RangeInclusive<i16>,
     typed: TypedRecoder,
+    settle: fn(&Message, &mut Value),
 ) {
     let same_opinion = |message: &Message, version: WireVersion, body: &[u8], rng: &mut StdRng| {
         for _ in 0..10 {
@@ -65,7 +66,7 @@ fn agrees_in(
     };
     let message = registry.named(name).unwrap();
     let versions = versions.map(|number| WireVersion { registry, number });
-    same_bytes(message, versions, typed, |_, _| {}, same_opinion);
+    same_bytes(message, versions, typed, settle, same_opinion);
 }
 
 /// `settle` takes out of a random message what the typed form does not carry; `then` gets every body.
@@ -125,7 +126,14 @@ fn fetch_request() {
         Ok(())
     };
     agrees("FetchRequest", 4..=18, typed);
-    agrees_among_brokers("FetchRequest", 12..=13, typed);
+    // Python writes the version of the offsets that all brokers have applied.
+    agrees_in(
+        Registry::InterBroker,
+        "FetchRequest",
+        12..=13,
+        typed,
+        |_, value| set_last(value, [Value::Int(-1)]),
+    );
 }
 
 #[test]
@@ -135,7 +143,22 @@ fn fetch_response() {
         Ok(())
     };
     agrees("FetchResponse", 4..=18, typed);
-    agrees_among_brokers("FetchResponse", 12..=13, typed);
+    // Python writes the offsets that all brokers have applied.
+    agrees_in(
+        Registry::InterBroker,
+        "FetchResponse",
+        12..=13,
+        typed,
+        |_, value| set_last(value, [Value::Int(-1), Value::Array(Vec::new())]),
+    );
+}
+
+/// Replace the last fields of a message.
+fn set_last<const N: usize>(value: &mut Value, last: [Value; N]) {
+    if let Value::Struct(fields) = value {
+        fields.truncate(fields.len() - N);
+        fields.extend(last);
+    }
 }
 
 #[test]
