@@ -79,6 +79,17 @@ def test_image_has_what_the_store_has_outside_the_controllers_image() -> None:
         (f"{znodes.RUNNING}/1", b"{", "the metadata store is damaged"),
         (f"{znodes.STAGED}/1/{GONE}", b"{", "the metadata store is damaged"),
     ],
+    # The paths and the data have random ids, which differ between the processes of a test run.
+    ids=[
+        "no id",
+        "half migrated",
+        "old deletion",
+        "damaged state",
+        "damaged ingest",
+        "damaged block",
+        "damaged broker",
+        "damaged mark",
+    ],
 )
 def test_store_that_cannot_move_is_refused(path: str, data: bytes, told: str) -> None:
     with pytest.raises(StartError, match=told):
