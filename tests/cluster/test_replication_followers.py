@@ -271,7 +271,7 @@ def test_more_threads_copy_from_each_leader(network: Network) -> None:
     """`num.replica.fetchers` threads while they copy. Linux shows the names of threads."""
     with blocking.AdminClient({"bootstrap.servers": network.cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic("threads", replica_assignments={index: [2, 3] for index in range(6)})])
-        for count in (3, 1):
+        for count in (2, 1):
             change = AlterConfigOp("num.replica.fetchers", str(count))
             admin.incremental_alter_configs({ConfigResource.broker(""): [change]})
             if THREADS.is_dir():

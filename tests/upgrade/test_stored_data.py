@@ -4,7 +4,6 @@ and deleted topics are there. `stored.py` made the archive."""
 from __future__ import annotations
 
 import json
-import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,12 @@ from tests.upgrade.stored import DELETED, FACTS, facts, one_broker, three_broker
 ARCHIVE = Path(__file__).with_name("data-2026-11.tar.xz")
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked archive."""
-    folder = tmp_path_factory.mktemp("stored")
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """The unpacked archive; each test changes its own copy."""
     with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(folder, filter="data")
-    return folder
+        packed.extractall(tmp_path, filter="data")
+    return tmp_path
 
 
 def expected(stored: Path, kind: str) -> dict[str, Any]:
@@ -51,11 +49,10 @@ def test_a_broker_of_an_earlier_version_starts(stored: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["stopped", "killed"])
-def test_a_broker_of_an_earlier_version_becomes_a_quorum(stored: Path, tmp_path: Path, kind: str) -> None:
-    shutil.copytree(stored / kind / "data", tmp_path / "data")
-    broker = JoiningBroker(tmp_path, 1, None)
+def test_a_broker_of_an_earlier_version_becomes_a_quorum(stored: Path, kind: str) -> None:
+    broker = JoiningBroker(stored / kind, 1, None)
     del broker.settings["node.id"]
-    broker.settings |= {**one_broker(tmp_path).settings, "min.insync.replicas": "1"}
+    broker.settings |= {**one_broker(stored / kind).settings, "min.insync.replicas": "1"}
     migrate({**broker.settings, "metadata.store": "quorum"}, broker.data_dir)
     broker.start()
     try:
