@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from pybroker.cli import cli
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -164,3 +166,18 @@ def test_a_leader_that_lags_is_named_when_it_takes_records(clients: Clients) -> 
         assert clients.created(controller) == 0
         assert clients.leaders(controller, name) == {0: slow}
         clients.write(controller, name)
+
+
+def test_a_change_of_controllers_does_not_end_the_wait(clients: Clients) -> None:
+    """The next controller answers with the recorded reply, and the client still waits for the slow leader."""
+    controller, other, slow = clients.controller, clients.other, clients.slow
+    with clients.stopped():
+        clients.ask_to_create("held", [slow], controller, 60_000)
+        clients.ask_to_create("free", [other], other)
+        assert clients.created(other) == 0
+        command = ["cluster", "quorum", "transfer", str(other), "--bootstrap-server", clients.scene.bootstrap]
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 0, done.output
+        until(lambda: clients.scene.controller() == other)
+    assert clients.created(controller) == 0
+    clients.await_leaders(controller, "held", {0: slow})

@@ -101,9 +101,14 @@ class DecisionCompleter:
         return DurableDecision(reply, waits)
 
     async def answer(self, submission: Submission, decided: DurableDecision) -> EventAnswer[Any]:
-        """Wait until the decision is complete or the deadline has passed, and return the answer."""
+        """Wait until the decision is complete or the deadline has passed, and return the answer.
+
+        Raise KafkaError NOT_CONTROLLER if this controller's term ends first and a retry gets the recorded reply.
+        """
         event, reply, waits = submission.event, decided.reply, decided.waits
         if not await _wait_until(waits, submission.deadline):
+            if submission.asked is not None and any(future.cancelled() for future in waits):
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is no longer the controller.")
             return EventAnswer(reply, False)
         if isinstance(event, UndeleteTopic) and waits:
             reply = waits[0].result()
@@ -149,6 +154,6 @@ async def _wait_until(waits: Iterable[asyncio.Future[Any]], deadline: float | No
         if left is not None and left <= 0:
             return False
         _, late = await asyncio.wait(pending, timeout=left)
-        # A cancelled future never completes: the controller is stopping.
+        # The controller cancels the futures when its term ends.
         return not late and not any(future.cancelled() for future in pending)
     return True
