@@ -33,8 +33,7 @@ class DeadLetterTopics:
         return self.config(topic_id)[ENABLE] == "true"
 
     async def create(self, topic: str) -> None:
-        """Create the topic with this cluster's defaults (see `Queues`). Do not fail if the topic has been created by
-        then."""
+        """Create the topic with this cluster's defaults (see `Queues`). Do not fail if it already exists."""
         spec = TopicSpec(topic, configs={ENABLE: "true"})
         (made,) = (await self._topics.create([spec], AUTO_CREATE_TIMEOUT_MS)).each
         if isinstance(made, KafkaError) and made.code != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -44,11 +43,11 @@ class DeadLetterTopics:
 log = logging.getLogger(__name__)
 
 PROBLEMS_MAX = 1_000
-"""Number of topics with stored errors; a new error replaces the oldest."""
+"""Limit of stored errors, one for each topic; beyond it, the topic whose first error is oldest is dropped."""
 
 
 class StreamsTopics:
-    """Creates internal topics in the background and keeps the errors."""
+    """Creates internal topics in the background and keeps the errors of failed creations."""
 
     def __init__(self, topics: TopicAdmin, clock: Clock) -> None:
         self._topics = topics

@@ -1,6 +1,7 @@
-"""Events about the brokers and voters of a metadata quorum. With a metadata store, brokers write this to the store.
+"""Events about the brokers and voters of a metadata quorum. In a cluster with a metadata store, brokers write the same
+facts to the store instead.
 
-Like the events of `events`, any broker may submit them.
+Any broker may submit these events, as it may submit those in `cluster.events`.
 """
 
 from __future__ import annotations

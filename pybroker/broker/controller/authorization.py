@@ -158,7 +158,7 @@ def _describe_cluster(_image: ClusterImage, _: Any) -> Needs:
 
 
 def _living(image: ClusterImage, topic_id: Uuid, *operations: AclOperation) -> Needs:
-    """Return the need for one of these operations on a topic. A deleted topic requires none, because the decision
+    """Return the permission for one of these operations on a topic. A deleted topic requires none, because the decision
     refuses the event."""
     name = image.names.get(topic_id)
     return () if name is None else (tuple(_topic(operation, name) for operation in operations),)

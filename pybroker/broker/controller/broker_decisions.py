@@ -69,8 +69,8 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:
         before, partition = partition, with_suspects(partition, suspect, restarted)
         if partition.leader == NO_LEADER:
-            # If the other ISR members could lead, one of them would be the leader. They are down or have a failed disk,
-            # or all members are suspects.
+            # If another ISR member could lead, it would be the leader. All other members are down, have a failed disk,
+            # or are suspects.
             found = elect(partition, arrived, emptied=emptied, unclean=unclean)
             found = without_false_alarm(found, partition, emptied)
             return found if found[:3] != (NO_LEADER, before.isr, before.suspect) else None
@@ -80,7 +80,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
             return elect(partition, alive, emptied=lost, unclean=unclean)
         if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
             return elect(partition, alive, emptied=lost, unclean=unclean)
-        # Keep also brokers that lost their registration before this controller started.
+        # Also keep brokers that lost their registration before this controller started.
         left = tuple(member for member in partition.isr if member in there and member not in suspect)
         if left != partition.isr and partition.leader in left:
             return LeaderElection(partition.leader, left, partition.suspect)

@@ -35,8 +35,8 @@ class BrokerSessions:
         offsets: AppliedOffsets,
         relay: OffsetRelay,
     ) -> None:
-        """`broker_id` is the controller's own broker, whose session does not end. The `relay` tells other brokers the
-        `offsets`."""
+        """`broker_id` is the controller's own broker, whose session does not end. The `relay` sends the `offsets` to
+        other brokers."""
         self._offsets = offsets
         self._relay = relay
         self._broker_id = broker_id
@@ -46,8 +46,8 @@ class BrokerSessions:
         self._heard: dict[int, float] = {}
         """Time of the last heartbeat, by broker."""
         self._applied: dict[int, int] = {}
-        """Broker → the offset up to which it has applied the metadata log. Kept when the broker is fenced: it never
-        decreases."""
+        """Broker → the offset up to which it has applied the metadata log. The offset never decreases and is kept when
+        the broker is fenced."""
         self._waiting: dict[int, list[tuple[int, asyncio.Future[None]]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
@@ -65,7 +65,7 @@ class BrokerSessions:
     async def stop(self) -> None:
         """Stop, and cancel all waits. Decisions already made remain valid, and brokers apply them later.
 
-        A decision that ends after this may begin another wait. It is cancelled at once, since no heartbeat would end
+        A decision may begin another wait after this call. That wait is cancelled at once, since no heartbeat would end
         it.
         """
         self._stopped = True
@@ -78,8 +78,8 @@ class BrokerSessions:
                 future.cancel()
 
     def observe(self, delta: ImageDelta, leaders: Iterable[int], offset: int) -> None:
-        """Update the sessions after a durable decision, which made these brokers leaders of partitions. `offset`: the
-        end of the decision."""
+        """Update the sessions after a durable decision that made `leaders` the leaders of partitions. `offset`: the end
+        of the decision."""
         now = asyncio.get_running_loop().time()
         for broker in delta.brokers:
             self._epochs[broker.broker_id] = broker.epoch

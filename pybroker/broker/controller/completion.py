@@ -69,7 +69,7 @@ class DurableDecision(msgspec.Struct, frozen=True):
     reply: Any
     waits: Sequence[asyncio.Future[Any]]
     """The decision is complete when these futures are done. They hold no reference to the requests: each request is
-    freed when it is answered. Otherwise the requests to a hundred brokers would all be freed at the end, together."""
+    freed when it is answered. Otherwise the requests to a hundred brokers would all be freed together at the end."""
 
 
 class DecisionCompleter:
@@ -154,6 +154,6 @@ async def _wait_until(waits: Iterable[asyncio.Future[Any]], deadline: float | No
         if left is not None and left <= 0:
             return False
         _, late = await asyncio.wait(pending, timeout=left)
-        # The controller cancels the futures when its term ends.
+        # The controller cancels the futures at the end of its term.
         return not late and not any(future.cancelled() for future in pending)
     return True

@@ -80,7 +80,7 @@ def _path(change: ConfigChange) -> str:
 
 
 def _fits(image: ClusterImage, change: ConfigChange) -> bool:
-    """Return whether the brokers' settings still have the version that the caller read."""
+    """Return whether the brokers' settings still have the version that the submitter has read."""
     before = image.broker_configs.get(change.name)
     return change.version in (None, -1 if before is None else before.version)
 

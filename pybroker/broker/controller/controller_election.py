@@ -33,8 +33,8 @@ from pybroker.errors import FatalError
 log = logging.getLogger(__name__)
 
 LEAVE_S_MAX = 5.0
-"""Longest wait for a store that does not respond; the end of this broker's session makes room for another controller.
-"""
+"""Longest wait for a store that does not respond. After it, the end of this broker's session allows another
+controller."""
 OVERWRITTEN_PAUSE_S = 1.0
 """Pause before this broker becomes a candidate again, after its image differed from the store. If no broker can read
 another program's change, the brokers would otherwise elect each other without end."""
@@ -194,7 +194,7 @@ class ControllerElection(TermElection):
                 await changed.wait()
                 return
             # The node is left over from an earlier session of this broker, or from a term that did not begin. Without
-            # its removal this broker would wait until that session expires.
+            # removing it, this broker would wait until that session expires.
             await self._vacate(holder)
         self._leadership.set_controller(None)
         self._session_lost.clear()

@@ -189,7 +189,7 @@ class Writer:
         """Return (decision count if requested, version of the controller epoch) as soon as the store responds."""
         while True:
             try:
-                # The ZooKeeper server of this session may not have the latest writes yet.
+                # The ZooKeeper server of this session may lack the latest writes.
                 await self._store.sync()
                 # Read the count before the epoch: a new controller changes the epoch first, and then increments the
                 # count as well.

@@ -120,7 +120,7 @@ class Deletions:
         for _, topic_id in delta.unstaged:
             self._staged_data_changed(topic_id)
         if delta.forgotten_brokers:
-            # In a quorum, what such a broker has staged is forgotten with it.
+            # In a quorum, the staged data of an unregistered broker is forgotten together with the broker.
             for topic_id in tuple(self._staged):
                 self._staged_data_changed(topic_id)
         if delta.lost_brokers:
@@ -211,7 +211,8 @@ class Deletions:
         return future
 
     def name_freed(self, topic_id: Uuid) -> asyncio.Future[None] | None:
-        """Return None if the name of a deleted topic is free, else a future that completes when it becomes free."""
+        """Return None if the name of a deleted topic is free, else a future that completes when the name becomes
+        free."""
         record = self._image.deletions.get(topic_id)
         if record is None or not record.by_order:
             return None
@@ -302,7 +303,7 @@ class Deletions:
         return tuple(found)
 
     async def _removed(self) -> tuple[Uuid, ...]:
-        """Return the staged deletions of which no broker has data any more."""
+        """Return the staged deletions for which no broker has data any more."""
         if not self._unchecked:
             return ()
         topics, self._unchecked = self._unchecked, set()

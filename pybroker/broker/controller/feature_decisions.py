@@ -44,8 +44,8 @@ def decide_update_features(image: ClusterImage, event: UpdateFeatures) -> Decisi
 @decides(FinalizeFeatures)
 def decide_first_levels(image: ClusterImage, event: FinalizeFeatures) -> Decision:
     """Finalize the levels of a metadata log that has no level of metadata.version. A new log gets the highest levels,
-    and the users that were added before the first start. In another one, older releases have written the records: it
-    gets the lowest level."""
+    and the users that were added before the first start. An existing log was written by an older release and gets the
+    lowest level."""
     before = image.features
     if before.metadata_version is not None:
         return nothing(None)

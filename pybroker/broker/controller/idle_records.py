@@ -1,6 +1,5 @@
-"""Records without effect while nothing changes (`metadata.max.idle.interval.ms`): the offsets that brokers report then
-prove that they still follow the metadata log.
-"""
+"""Appends records without effect while the metadata does not change (`metadata.max.idle.interval.ms`). The offsets that
+brokers then report prove that they still follow the metadata log."""
 
 from __future__ import annotations
 
@@ -23,18 +22,18 @@ class IdleRecords:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, unless the interval is 0."""
+        """Start to append records, unless the interval is 0."""
         if self._interval_s > 0:
             self._task = asyncio.create_task(self._run(), name="idle-records")
 
     async def stop(self) -> None:
-        """Append no more."""
+        """Stop appending records."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        # An epoch that has ended needs no records: its controller stops.
+        # The epoch has ended, and its controller stops.
         with contextlib.suppress(NotLeaderError):
             while True:
                 end = self._end_offset()

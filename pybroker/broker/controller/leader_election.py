@@ -31,7 +31,7 @@ class LeaderElection(NamedTuple):
     doubtful: bool = False
     """Whether the leader is a suspect and may have lost records that consumers or followers have seen."""
     unclean: bool = False
-    """Whether other replicas, which were not waited for, may have more records."""
+    """Whether a replica for which the election did not wait may have more records."""
 
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -53,7 +53,7 @@ def with_suspects(partition: PartitionImage, suspect: frozenset[int], anew: froz
 
 
 def with_reported_log_end(partition: PartitionImage, end: LogEnd) -> PartitionImage:
-    """Return the partition with a log end that a broker has just reported."""
+    """Return the partition with a newly reported log end."""
     others = tuple(log_end for log_end in partition.suspect if log_end.broker_id != end.broker_id)
     return msgspec.structs.replace(partition, suspect=(*others, end))
 
@@ -120,7 +120,7 @@ def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
 
 
 def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
-    """Return the entry that lets a leader without a log create an empty one; see `begins_empty`."""
+    """Return the `begins_empty` entry that lets a leader without a log create an empty one."""
     missing = any(log_end.broker_id == leader and log_end.end == MISSING_LOG for log_end in partition.suspect)
     return (LogEnd(leader, partition.leader_epoch + 1, MISSING_LOG),) if missing else ()
 
@@ -128,8 +128,9 @@ def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
 def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
     """Return whether the reported logs prove that no record was ever acknowledged.
 
-    They do if the partition is young, no reported log has a record, and an in-sync replica has no log. This happens
-    when the controller dies before it has told the replica to create its log. A lost log directory proves nothing.
+    The conditions: the partition is young, no reported log has a record, and an in-sync replica has no log. This
+    happens when the controller dies before it has told the replica to create its log. A lost log directory proves
+    nothing.
     """
     suspects = [log_end for log_end in partition.suspect if log_end.end != UNKNOWN_END]
     missing = [log_end for log_end in suspects if log_end.end == MISSING_LOG and log_end.epoch < 0]

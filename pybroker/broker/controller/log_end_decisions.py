@@ -27,11 +27,10 @@ def _was_just_made(partition: PartitionImage) -> bool:
 
 
 def _asking_the_others(partition: PartitionImage) -> PartitionImage:
-    """Return the partition with the replicas outside the ISR recorded as suspects, which makes them report their log
-    ends.
+    """Record the replicas outside the ISR as suspects, which makes them report their log ends. Return the partition.
 
-    The controller calls it as soon as one replica reports that it has no log: the other in-sync replicas may die before
-    they report the same. The replica with the longest log then becomes leader, even if that log is empty.
+    The controller does this as soon as one replica reports that it has no log, because the other in-sync replicas may
+    die before they report the same. The replica with the longest log then becomes leader, even if that log is empty.
     """
     known = {log_end.broker_id for log_end in partition.suspect}.union(partition.isr)
     asked = tuple(LogEnd(replica, -1, UNKNOWN_END) for replica in partition.replicas if replica not in known)
@@ -39,10 +38,10 @@ def _asking_the_others(partition: PartitionImage) -> PartitionImage:
 
 
 def _hearing(image: ClusterImage, before: PartitionImage, reported: LogEnd) -> PartitionImage:
-    """Return the partition with a log end that a broker has just reported.
+    """Return the partition with a newly reported log end.
 
-    A missing log either never existed or has been lost. Its broker can tell the difference only if the whole log
-    directory is lost. In a young partition the log probably never existed: the controller asks the other replicas. If
+    A missing log either never existed or has been lost. The broker knows that a log was lost only if it has lost the
+    whole log directory. In a young partition the log probably never existed: the controller asks the other replicas. If
     none of them has a record, a replica may become leader. If one has a record, the partition has had a leader, and the
     lost log may have had more records than the others. The controller then stops waiting for reports, and only an
     unclean election gives the partition a leader.

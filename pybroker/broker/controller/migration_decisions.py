@@ -30,14 +30,14 @@ def decide_finish(image: ClusterImage, event: FinishMigrations) -> Decision:
 
 @decides(DropDeleteOrders)
 def decide_drop_orders(image: ClusterImage, event: DropDeleteOrders) -> Decision:
-    """Remove the znodes of old deletion requests, as far as they still exist."""
+    """Remove the znodes of old deletion requests that still exist."""
     names = tuple(name for name in event.topics if name in image.delete_orders)
     operations = tuple(Delete(znodes.old_deletion_path(name)) for name in names)
     return Decision(operations, ImageDelta(dropped_orders=names), None)
 
 
 class Migrations:
-    """The replicas that have not confirmed their topic ids. On the event loop's thread."""
+    """The replicas that have not confirmed their topic ids; used on the event loop's thread."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[tuple[int, int]]] = {}

@@ -1,7 +1,8 @@
 """Controller mutation quotas: how many partitions a client may create and delete (`controller_mutation_rate`, KIP-599).
 
-The controller counts: a client therefore has one quota for all brokers. Like Kafka's controller, it counts only changes
-that it would otherwise make. A topic that it refuses for another reason is not counted, and neither is `validate_only`.
+The quotas are counted in the controller, so a client has one quota for all brokers. Like Kafka's controller, it counts
+only changes that it would otherwise make. A topic that it refuses for another reason is not counted, and neither is
+`validate_only`.
 """
 
 from __future__ import annotations

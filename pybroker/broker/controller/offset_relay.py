@@ -1,6 +1,5 @@
-"""Tells brokers immediately that a leader has applied a change for which they wait: the leader of the metadata log
-answers their waiting fetches. See `broker.quorum.applied_offsets`.
-"""
+"""Notifies brokers that a leader has applied a change for which they wait: the leader of the metadata log then answers
+their waiting fetches immediately. See `broker.quorum.applied_offsets`."""
 
 from __future__ import annotations
 
@@ -10,17 +9,17 @@ from collections.abc import Callable, Iterable
 from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 
 PAUSE_S = 0.005
-"""Minimum time between two relays: all brokers get each of them."""
+"""Minimum time between two relays. Every broker gets each relay."""
 
 
 class OffsetRelay:
-    """The relay of one controller; on the loop's thread."""
+    """The relay of one controller; used on the loop's thread."""
 
     def __init__(self, offsets: AppliedOffsets, answer_fetches: Callable[[], None]) -> None:
         self._offsets = offsets
         self._answer_fetches = answer_fetches
         self._awaited: dict[int, list[int]] = {}
-        """Broker → ends of the changes that made it a leader and that it has not applied, ascending."""
+        """Broker → ends of the changes that made it a leader and that it has not applied yet, ascending."""
         self._pause: asyncio.TimerHandle | None = None
         self._due = False
 
@@ -30,7 +29,7 @@ class OffsetRelay:
             self._awaited.setdefault(broker_id, []).append(offset)
 
     def applied(self, broker_id: int, offset: int) -> None:
-        """Relay if other brokers wait for this."""
+        """Relay if other brokers wait for this offset."""
         awaited = self._awaited.get(broker_id)
         if awaited is None or awaited[0] > offset:
             return
@@ -45,11 +44,11 @@ class OffsetRelay:
             self._due = True
 
     def lost(self, broker_id: int) -> None:
-        """Expect nothing of a fenced broker."""
+        """Stop expecting offsets of a fenced broker."""
         self._awaited.pop(broker_id, None)
 
     def stop(self) -> None:
-        """Relay no more."""
+        """Stop relaying."""
         if self._pause is not None:
             self._pause.cancel()
 

@@ -40,7 +40,7 @@ class ChangeDelivery(Protocol):
     """The delivery of one decision to the brokers."""
 
     def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
-        """Return futures that complete when the submitting broker has the change and shows it to its clients."""
+        """Return futures that complete when the submitting broker shows the change to its clients."""
         ...
 
     def led(self) -> list[asyncio.Future[Any]]:

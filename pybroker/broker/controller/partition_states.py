@@ -25,7 +25,7 @@ class PartitionChange(msgspec.Struct, frozen=True):
 
 
 def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> TopicImage:
-    """Return the topic with other partition states but the same node."""
+    """Return the topic with the given partition states and its other attributes unchanged."""
     return msgspec.structs.replace(topic, partitions=tuple(partitions))
 
 

@@ -2,7 +2,7 @@
 
 The deletion record contains the new delay, and every broker gets the record; a broker that is down gets it after its
 start. A purge closes the deletion: an undelete can then no longer begin, and cannot find only half of the topic. If the
-delay is only shortened, an undelete is possible until it ends.
+delay is only shortened, an undelete is possible until the delay ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(PurgeTopics)
 def decide_purge(image: ClusterImage, event: PurgeTopics) -> Decision:
-    """Shorten delays; each topic succeeds or fails independently. It is a success if the data is already removed."""
+    """Shorten delays; each topic succeeds or fails independently. Report success if the data is already removed."""
     steps = Steps()
     records: dict[Uuid, DeletionRecord] = {}
     reply: list[PurgedTopic | KafkaError] = []

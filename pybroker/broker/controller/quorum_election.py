@@ -51,7 +51,7 @@ class QuorumElection(TermElection):
         await self._resign()
 
     async def unseat(self, broker_id: int) -> None:
-        """Report to the quorum that the process of its leader was seen dead."""
+        """Report to the quorum that the process of its leader is dead."""
         self._log.port_refused(broker_id)
 
     def _leader_changed(self, epoch: int, leader: int | None) -> None:

@@ -1,5 +1,5 @@
-"""The controller's messages in a metadata quorum: brokers fetch changes from the metadata log, and the controller sends
-write fences only."""
+"""The controller's messages in a metadata quorum. Brokers fetch changes from the metadata log, so the controller sends
+only write fences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from pybroker.native import Uuid
 
 
 class CommittedChange(msgspec.Struct, frozen=True):
-    """A `ChangeDelivery`: each broker reports up to which offset it has applied the metadata log."""
+    """A `ChangeDelivery` that relies on the brokers' reports of the offset up to which they have applied the metadata
+    log."""
 
     sessions: BrokerSessions
     image: ClusterImage

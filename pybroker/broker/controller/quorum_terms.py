@@ -79,8 +79,7 @@ class QuorumTerms:
         return self._sessions
 
     async def begin(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> TermStart:
-        """Return the image as of the start of the epoch: this node has applied the log before it reports its
-        leadership."""
+        """Return the image as of the start of the epoch: this node has already applied the log up to there."""
         del find_local_ids, shows_topic_ids
         image = msgspec.structs.replace(self._loader.image, controller_epoch=self._epoch)
         return TermStart(image, QuorumWriter(self._log, self._epoch))

@@ -241,7 +241,7 @@ def _led(
     isr: tuple[int, ...],
     changes: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> PartitionImage:
-    """Return the partition with these replicas. The leader stays if it is in the ISR."""
+    """Return the partition with these replicas. The leader stays if it is in the new ISR."""
     after = PartitionImage(
         replicas=replicas,
         leader=before.leader,

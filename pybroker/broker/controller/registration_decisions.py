@@ -125,7 +125,7 @@ def decide_heartbeat(image: ClusterImage, event: BrokerHeartbeat) -> Decision:
 
 
 def decide_quorum_event(image: ClusterImage, event: QuorumEvent) -> Decision:
-    """Refuse: the leader of the metadata log handles these itself."""
+    """Refuse the event: the leader of the metadata log handles such events itself."""
     del image, event
     raise KafkaError(ErrorCode.INVALID_REQUEST, "This is no event for the controller.")
 

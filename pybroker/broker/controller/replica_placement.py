@@ -96,7 +96,7 @@ def _followers(leader: int, candidates: list[int], wanted: int, racks: Mapping[i
     while len(chosen) < wanted:
         fresh = next((broker for broker in candidates if racks[broker] not in had), None)
         if fresh is None:
-            # Each rack with a free broker has its replica: begin another round.
+            # Each rack with a free broker now has a replica: begin another round.
             had = set()
             continue
         candidates.remove(fresh)

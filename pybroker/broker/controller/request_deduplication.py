@@ -47,7 +47,7 @@ class OutcomeChange(NamedTuple):
 
 
 class RequestOutcomes:
-    """The log, as its only writer (the controller) sees it."""
+    """The request deduplication log, used only by the controller, its only writer."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
@@ -66,7 +66,7 @@ class RequestOutcomes:
         self.take(read_outcomes(nodes))
 
     def take(self, found: Mapping[Uuid, RequestOutcome]) -> None:
-        """Load outcomes that earlier controllers have recorded."""
+        """Load outcomes that earlier controllers have recorded in the image."""
         self._known = dict(sorted(found.items(), key=lambda one: one[1].at_ms))
         if len(found) >= OUTCOMES_MAX:
             self._complete_since_ms = next(iter(self._known.values())).at_ms

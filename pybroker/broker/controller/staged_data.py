@@ -1,4 +1,4 @@
-"""Which brokers hold staged data of deleted topics. A deletion ends when no broker does."""
+"""Tracks which brokers hold staged data of deleted topics. A deletion ends when no broker holds any."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StagedData(Protocol):
     """The marks by which brokers record that they hold staged data of deleted topics."""
 
     async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
-        """Return the topics of which no broker has staged data. `changed` is called when a broker may have removed the
+        """Return the topics for which no broker has staged data. `changed` is called when a broker may have removed the
         last staged data of another topic. Raises StoreError if the store cannot be read."""
         ...
 

@@ -174,8 +174,8 @@ def _check_assigned(image: ClusterImage, partition: int, assigned: Replicas, fac
 def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -> PartitionImage:
     """Return the state of a new partition.
 
-    If the leader dies before it has created its log, it may create an empty one after its return, even if replicas that
-    were down at the creation cannot confirm that nothing is lost. If all replicas were up at the creation, they report
+    If the leader dies before it has created its log, it may create an empty log after its return, even if replicas were
+    down at the creation and cannot confirm that nothing is lost. If all replicas were up at the creation, they report
     instead that none of them has a log.
     """
     alive = tuple(broker for broker in replicas if broker in image.brokers)
@@ -249,7 +249,7 @@ def create_units(image: ClusterImage, topic: TopicImage, beside: Sequence[Operat
 
 
 def belongings(topic: TopicImage) -> list[Operation]:
-    """Return the operations that create a topic's config and lineage znodes."""
+    """Return the operations that create the znodes of a topic's config and lineage."""
     lineage = Create(znodes.lineage_path(topic.topic_id), topic.lineage.encode())
     if not topic.config:
         return [lineage]
@@ -270,8 +270,8 @@ def state_units(name: str, first: int, partitions: Sequence[PartitionImage]) -> 
 
 
 def leftover_units(name: str, partitions: int) -> tuple[Units, list[Operation]]:
-    """Return the operations that remove a deleted topic's znodes, if there were too many for the multi that freed the
-    name: first those of the partitions, from the last to the first, then the topic's own."""
+    """Return units that remove a deleted topic's znodes, if there were too many for the multi that freed the name. They
+    remove the partitions' znodes first, from the last partition to the first, then the topic's own."""
     prefix = znodes.partitions_path(name)
     units: Units = [
         [Delete(f"{prefix}/{index}/state"), Delete(f"{prefix}/{index}")] for index in reversed(range(partitions))

@@ -140,7 +140,7 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: FencedTopics
 
 
 def _ordered(found: DeletionRecord, event: DeleteTopics) -> DeletionRecord:
-    """Return the record of stray replicas as a requested deletion."""
+    """Return the record of stray replicas as that of a requested deletion."""
     return msgspec.structs.replace(
         found,
         state=DELETING,
@@ -333,7 +333,7 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
 
 
 def not_awaiting(record: DeletionRecord, brokers: Iterable[int]) -> DeletionRecord:
-    """Return the record without brokers that have confirmed or never will."""
+    """Return the record without the brokers that have confirmed or never will."""
     missing = tuple(sorted(record.unconfirmed.difference(brokers)))
     # The name stays in use for the current replicas only, not for brokers that lost their replica earlier.
     by_order = record.by_order and not record.brokers.isdisjoint(missing)

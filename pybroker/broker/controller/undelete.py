@@ -205,7 +205,7 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
 def _led_by_holders(
     image: ClusterImage, record: DeletionRecord, topic: TopicImage, event: FinishUndelete
 ) -> tuple[PartitionImage, ...]:
-    """Return the partitions with leader and ISR. The ISR consists of the replicas that have the data back and were in
+    """Return the partitions with leader and ISR. The ISR consists of the replicas that have their data back and were in
     sync before the deletion."""
     staying = image.brokers.keys() - image.leaving
     known: dict[tuple[PartitionImage, tuple[int, ...]], PartitionImage] = {}
@@ -260,7 +260,7 @@ def decide_keep_offsets(image: ClusterImage, event: KeepOffsets) -> Decision:
 
 
 def _heir(image: ClusterImage, record: DeletionRecord) -> Uuid | None:
-    """Return the live incarnation for which the record's offsets are valid; None if there is none."""
+    """Return the live incarnation in which the record's offsets are valid; None if there is none."""
     if record.state == LIVE:
         return record.topic_id
     successor = None if record.successor is None else image.topic_by_id(record.successor)

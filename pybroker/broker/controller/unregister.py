@@ -42,7 +42,7 @@ WAITING = (DELETING, STAGED, UNDELETING, FOUND)
 @decides(UnregisterBroker)
 def decide_unregister(image: ClusterImage, event: UnregisterBroker) -> Decision:
     """Remove all references to the broker. The last write marks the broker epoch. If a crash prevents some of the
-    writes, the operator repeats the command, which then makes the others."""
+    writes, the operator repeats the command, which then makes the missing ones."""
     broker_id = event.broker_id
     _check(image, broker_id)
     records = {

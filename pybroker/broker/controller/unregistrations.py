@@ -40,7 +40,7 @@ class BrokerNotes(Protocol):
     """The znodes or records that an unregistered broker has left."""
 
     async def forget(self, broker_id: int, is_unregistered: Callable[[], bool]) -> bool:
-        """Remove them. Return False if the broker is back. Raises StoreError."""
+        """Remove the broker's znodes or records. Return False if the broker is back. Raises StoreError."""
         ...
 
 

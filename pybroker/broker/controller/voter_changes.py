@@ -1,8 +1,8 @@
-"""Changes of the voters at the leader of the metadata log: those of administrators, and the promotion of brokers that
-offer themselves (KIP-853).
+"""Changes of the voters, made by the leader of the metadata log: on request of administrators, or by promoting brokers
+that offer themselves (KIP-853).
 
 The leader promotes one broker at a time, and prefers racks without a voter. A broker that offers itself under a new
-directory id has lost its disk: its old voter is removed first.
+directory id has lost its disk: the leader first removes its old voter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.05
-"""Interval at which a change is tried again, and at which its effect is looked for."""
+"""Interval at which a change is tried again, and at which the leader checks its effect."""
 PROMOTION_S, JOINING_S = 0.2, 0.02
 """Interval at which the leader looks for brokers to promote while brokers offer themselves; the shorter one while
 voters are missing.
@@ -52,10 +52,10 @@ class VoterOffer(NamedTuple):
 
 
 class VoterChanges:
-    """Of one node; on the loop's thread."""
+    """The voter changes of one node; used on the loop's thread."""
 
     def __init__(self, node: QuorumNode, node_id: int, voters_wanted: int) -> None:
-        """`voters_wanted`: the leader promotes brokers while there are fewer voters."""
+        """`voters_wanted`: the leader promotes brokers while there are fewer voters than this."""
         self._node = node
         self._node_id = node_id
         self._voters_wanted = voters_wanted
@@ -108,7 +108,7 @@ class VoterChanges:
         addresses = [QuorumAddress(known.listener, known.host, known.port) for known in replica.endpoints]
         broker = self.brokers().get(replica.node_id)
         if not addresses and broker is not None:
-            # Fetches do not name addresses; registrations do.
+            # Fetch requests contain no addresses, but registrations do.
             addresses = [QuorumAddress(known.listener, known.host, known.port) for known in broker.endpoints]
         return QuorumReplicaState(
             replica.node_id,
@@ -152,7 +152,7 @@ class VoterChanges:
                 return
             except ProposalError as error:
                 if error.code != ErrorCode.REQUEST_TIMED_OUT or asyncio.get_running_loop().time() >= until:
-                    raise _said(error, replica) from None
+                    raise _client_error(error, replica) from None
             await asyncio.sleep(PAUSE_S)
             self._leading()
 
@@ -161,7 +161,7 @@ class VoterChanges:
             async with self._turn:
                 await self._node.remove_voter(replica)
         except ProposalError as error:
-            raise _said(error, replica) from None
+            raise _client_error(error, replica) from None
         self._offers.pop(replica.node_id, None)
         log.info("removed voter node=%d directory_id=%s", replica.node_id, replica.directory_id)
 
@@ -241,11 +241,11 @@ def _endpoints(node_id: int, addresses: Sequence[QuorumAddress]) -> list[QuorumE
     return [QuorumEndpoint(node_id, address.listener, address.host, address.port) for address in addresses]
 
 
-def _said(error: ProposalError, replica: QuorumReplica) -> KafkaError:
-    """Return the error for the client."""
+def _client_error(error: ProposalError, replica: QuorumReplica) -> KafkaError:
+    """Return the error to send to the client."""
     node = f"Node {replica.node_id}"
     if error.maybe_committed:
-        # Not NOT_CONTROLLER: a repeated request would meet its own change.
+        # Do not return NOT_CONTROLLER: the client would repeat the request and find its own change already made.
         return KafkaError(
             ErrorCode.REQUEST_TIMED_OUT, "The leader changed meanwhile. Read the voters before you try again."
         )

@@ -21,8 +21,8 @@ CLUSTER_NAME = "kafka-cluster"
 """The only name of resource type CLUSTER."""
 
 WILDCARD = "*"
-"""Matches everything: as the name of a literal pattern, every resource; as a host, every host; in "User:*", every
-principal."""
+"""The name that matches everything: as the name of a literal pattern, every resource; as a host, every host; in
+"User:*", every principal."""
 
 
 class AclBinding(NamedTuple):
@@ -44,7 +44,7 @@ class AclBinding(NamedTuple):
         return self.resource_type, self.pattern_type, self.name
 
     def for_native(self) -> AclEntry:
-        """Return the ACL in the form that native code takes."""
+        """Return the ACL in the form that native code expects."""
         return AclEntry(
             resource_type=self.resource_type,
             prefixed=self.pattern_type == PatternType.PREFIXED,

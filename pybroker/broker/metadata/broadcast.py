@@ -132,7 +132,7 @@ class Broadcast:
         return messages
 
     def controller_shown(self, image: ClusterImage, broker_id: int) -> UpdateMetadataRequest:
-        """Return an UpdateMetadata that names no topic, only the new controller."""
+        """Return an UpdateMetadata with the new controller and no topics."""
         return self._update_metadata(image, image.brokers[broker_id], [], _live_brokers(image))
 
     def shown(
@@ -248,7 +248,7 @@ def _orders(
 
 
 def _reached_at(broker: BrokerImage, between: str | None) -> LiveLeader:
-    """Return the address at which followers reach a broker."""
+    """Return the address at which followers can reach a broker."""
     endpoint = next((endpoint for endpoint in broker.endpoints if endpoint.listener == between), broker.endpoints[0])
     return LiveLeader(broker.broker_id, endpoint.host, endpoint.port)
 

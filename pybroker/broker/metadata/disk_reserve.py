@@ -1,7 +1,8 @@
-"""A file that keeps space for the metadata store on its disk.
+"""A file that reserves disk space for the metadata store.
 
-On a full disk an operator deletes topics and shortens their retention, which the store must record first. The store
-gives up a part of the file and repeats its transaction, instead of stopping the broker.
+On a full disk an operator deletes topics or shortens their retention. The store must record these changes before any
+space is freed. To do so, the store gives up a part of the file and repeats its transaction, instead of stopping the
+broker.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ log = logging.getLogger(__name__)
 FILE_NAME = "metadata.reserve"
 BYTES = 4 << 20
 PART_BYTES = 256 << 10
-"""Released at a time. Producers may take it before the store does, so the store gets several attempts."""
+"""Bytes released at a time. Producers may use the space before the store does, so the store gets several attempts."""
 
 FREE_BYTES_MIN = 8 * BYTES
 """The file is written only while the disk has this much space."""
@@ -45,7 +46,7 @@ class DiskReserve:
                 return
             with self._path.open("ab", buffering=0) as file:
                 if hasattr(os, "posix_fallocate"):
-                    # Every start of a broker waits for this: reserve the blocks without writing them.
+                    # Every start of a broker waits for this call: reserve the blocks without writing them.
                     os.posix_fallocate(file.fileno(), 0, BYTES)
                 else:  # macOS
                     while (missing := BYTES - file.tell()) > 0:
@@ -62,7 +63,7 @@ class DiskReserve:
                 return False
             with self._path.open("ab", buffering=0) as file:
                 file.truncate(max(0, size - PART_BYTES))
-                # Some file systems free the blocks only then.
+                # Some file systems free the blocks only after an fsync.
                 os.fsync(file.fileno())
         except OSError as problem:
             log.warning("cannot release the reserve of the metadata store path=%s: %s", self._path, problem)

@@ -146,7 +146,7 @@ class RequestOutcome(NamedTuple):
 
 
 class ChangedStates(msgspec.Struct, frozen=True):
-    """A topic of which only the states of some partitions have changed."""
+    """The changed partition states of a topic that has not changed otherwise."""
 
     name: str
     partitions: Mapping[int, PartitionImage]
@@ -316,8 +316,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return None if name is None else self.topics[name]
 
     def is_deleted(self, topic_id: Uuid) -> bool:
-        """Return whether the topic is known not to be live. A topic with damaged znodes may have any id that is
-        missing."""
+        """Return whether the topic is known not to be live. Return False while a topic is damaged: its id is unknown
+        and may be this one."""
         return topic_id not in self.names and (topic_id in self.deletions or not self.damaged)
 
     def is_dead(self, topic_id: Uuid) -> bool:

@@ -243,7 +243,7 @@ class _Topics:
                 continue
             found = deletions.get(topic.topic_id)
             if found is not None and found.state == FOUND:
-                # The topic was unknown to the cluster for a while, and is no longer.
+                # The topic was unknown to the cluster for a while, and is now known again.
                 repairs += forget_operations(found)
                 self.forgotten.add(topic.topic_id)
             self.topics[name] = topic
@@ -321,7 +321,7 @@ class _Topics:
 
     def _in_histories(self, name: str, topic: Node) -> AbstractSet[Uuid]:
         """Return the ids whose history was created by the same transaction as the topic's znode. If another tool has
-        created the znode again, it belongs to another topic with the same name."""
+        created the znode again, the history belongs to another topic with the same name."""
         if self._histories is None:
             self._histories = defaultdict(list)
             for path, node in self._nodes.admin.items():

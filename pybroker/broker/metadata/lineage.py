@@ -70,7 +70,7 @@ class TopicLineage(msgspec.Struct, frozen=True):
         return self.events[-1].at_ms if self.events else None
 
     def owns_epoch(self, epoch: int) -> bool:
-        """Return whether a leader epoch can belong to this incarnation and to no other incarnation of the name."""
+        """Return whether a leader epoch can belong only to this incarnation of the name."""
         return epoch >= self.first_epoch or any(first <= epoch <= last for first, last in self.lives)
 
     def proves(self, epoch: int) -> bool:
@@ -83,9 +83,9 @@ class TopicLineage(msgspec.Struct, frozen=True):
 
     @property
     def had_name_alone(self) -> bool:
-        """Whether no other incarnation can have had its name: all leader epochs of the name so far are its own, and it
-        had no other name. Epoch 0 alone does not prove that: another incarnation may have existed between its deletion
-        and its undelete."""
+        """Return whether no other incarnation can have had this topic's name: all leader epochs of the name so far
+        belong to this topic, and the topic had no other name. Epoch 0 alone does not prove that: another incarnation
+        may have existed between the topic's deletion and its undelete."""
         next_epoch = 0
         for first, last in sorted(self.lives):
             if first > next_epoch:

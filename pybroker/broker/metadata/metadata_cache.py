@@ -105,8 +105,8 @@ class MetadataCache:
     def update(
         self, request: UpdateMetadataRequest, living: Container[Uuid] | None = None
     ) -> tuple[Sequence[RemovedTopic], Sequence[Uuid]]:
-        """Apply a request that the caller has found to be current. Return the removed and the newly visible
-        incarnations. If the request lists all topics, `living` contains the ids of the topics that exist."""
+        """Apply a request that is known to be current. Return the removed and the newly visible incarnations. If the
+        request lists all topics, `living` contains the ids of the topics that exist."""
         removed: list[RemovedTopic] = []
         fresh: list[Uuid] = []
         shown: list[TopicMetadata] = []
@@ -157,7 +157,7 @@ class MetadataCache:
     def _remove(self, state: UpdateMetadataTopicState) -> RemovedTopic | None:
         topic = self._topics.get(state.topic_name)
         if topic is None or topic.topic_id != state.topic_id:
-            # The request is about a removed incarnation and late: the name may belong to a newer incarnation.
+            # The request is late and about a removed incarnation: the name may belong to a newer incarnation.
             return None
         self._forget(topic)
         return RemovedTopic(topic.name, topic.topic_id, len(topic.partitions))

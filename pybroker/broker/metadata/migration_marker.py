@@ -1,7 +1,8 @@
-"""`metadata.sealed` beside the embedded store: its content has moved to ZooKeeper or to a metadata log, and brokers
-must not open it.
+"""`metadata.sealed` beside the embedded store: the store's content has moved to ZooKeeper or to a metadata log, and
+brokers must not open it.
 
-The migration writes this file before brokers may use the copy: store and copy are never both usable.
+The migration writes this file before brokers may use the copy, so the store and its copy are never usable at the same
+time.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class MigrationMarker(msgspec.Struct):
 
     @property
     def settings(self) -> str:
-        """The settings with which the broker starts there."""
+        """The settings with which the broker starts on the new metadata."""
         if self.in_log:
             return "metadata.store=quorum"
         return f"metadata.store=zookeeper and zookeeper.connect={self.connect}"

@@ -1,10 +1,12 @@
-"""Whether records that were visible may be lost since a broker's previous run.
+"""Determines whether records that were visible may have been lost since a broker's previous run.
 
-| the previous run | since then | visible records are | |---|---|---| | ended with a clean stop, or there was none | – |
-intact | | ended otherwise, `log.flush.mode=commit` | – | intact: only records on disk are ever visible | | ended
-otherwise, `log.flush.mode=os` | the machine has kept running | intact: they were in the page cache | | ended otherwise,
-`log.flush.mode=os` | the machine was restarted, or that is unknown | possibly lost | | ended in any way | a log
-directory is missing or replaced | lost in that directory |
+| the previous run | since then | visible records are |
+|---|---|---|
+| ended with a clean stop, or there was none | – | intact |
+| ended otherwise, `log.flush.mode=commit` | – | intact: only records on disk are ever visible |
+| ended otherwise, `log.flush.mode=os` | the machine has kept running | intact: they were in the page cache |
+| ended otherwise, `log.flush.mode=os` | the machine was restarted, or that is unknown | possibly lost |
+| ended in any way | a log directory is missing or replaced | lost in that directory |
 
 The id in `meta.properties` identifies a log directory. The running mark keeps the id of a lost directory until a run
 ends cleanly and no replica waits for the directory's data.

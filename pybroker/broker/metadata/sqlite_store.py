@@ -56,7 +56,7 @@ APPLICATION_ID = 0x70796272
 """Marks the file as pybroker's ("pybr")."""
 
 FULL_BYTES = 64 << 10
-"""SQLite's files need about as much when they are opened; a disk with less is full."""
+"""Approximate space that SQLite's files need when they are opened. A disk with less counts as full."""
 
 T = TypeVar("T")
 

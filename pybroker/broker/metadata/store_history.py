@@ -1,5 +1,6 @@
-"""Detection of a store that was restored from a backup. Such a ZooKeeper has the right cluster id but an old state. A
-broker that trusted it would treat live topics as unknown, and deletions as final that were undone later.
+"""Detects that the metadata store was restored from a backup. A restored ZooKeeper has the right cluster id but an old
+state. A broker that trusted it would treat live topics as unknown, and would treat deletions as final although they
+were undone later.
 
 Every controller writes its epoch, a random word and the number of its first decision to the store; decisions are
 counted across epochs. A broker stores on its own disk the last epoch, the word of that epoch, and the number of the
@@ -37,9 +38,9 @@ class StoredTerm(NamedTuple):
 
 
 def set_back(seen: ControllerHistory | None, offices: Mapping[int, StoredTerm], last_decision: int) -> str | None:
-    """Return why the store is another or an older one than a broker has seen; None: it is not. `offices`: the store's
-    terms by epoch; `last_decision`: its number of decisions. Terms before the oldest in `offices` have been removed,
-    and prove nothing."""
+    """Return why the store is a different or older one than this broker has seen; None if it is neither. `offices`: the
+    store's terms by epoch; `last_decision`: its number of decisions. Terms before the oldest in `offices` have been
+    removed, and prove nothing."""
     if seen is None:
         return None
     term = offices.get(seen.epoch)

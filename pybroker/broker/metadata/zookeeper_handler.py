@@ -1,4 +1,4 @@
-"""kazoo beside an asyncio event loop: kazoo has its own socket thread, and one queue carries all its events to the
+"""Runs kazoo beside an asyncio event loop. kazoo has its own socket thread; one queue carries all its events to the
 loop."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ few milliseconds."""
 
 
 class _LoopQueue:
-    """Carries callables from kazoo's thread to the event loop, in order. One wake-up of the loop runs all queued ones.
-    """
+    """Carries callables from kazoo's thread to the event loop, in order. One wake-up of the loop runs all queued
+    callables."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_problem: Callable[[Exception], None]) -> None:
         self._loop = loop

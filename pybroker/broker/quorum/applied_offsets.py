@@ -1,6 +1,5 @@
-"""The end of the metadata log that each broker has applied. The leader learns it from the brokers' reports, and relays
-it to the others with its responses to their fetches.
-"""
+"""The end of the metadata log that each broker has applied. The leader gets it from the brokers' reports, and sends it
+to the other brokers with its fetch responses."""
 
 from __future__ import annotations
 
@@ -11,12 +10,13 @@ NO_VERSION = -1
 
 
 class AppliedOffsets:
-    """What one broker knows of all brokers; on the loop's thread. An offset never decreases."""
+    """The applied offsets of all brokers, as far as this broker knows them; used on the loop's thread. An offset never
+    decreases."""
 
     def __init__(self) -> None:
         self.version = secrets.randbits(62)
-        """Grows with every change. Replicas repeat the version that they received last, so each process begins at a
-        number of its own."""
+        """Grows with every change. Replicas repeat the version that they received last. Each process therefore starts
+        at a different number."""
         self.relayed = self.version
         """The newest version that replicas must get without waiting for records."""
         self.received = NO_VERSION
@@ -38,8 +38,8 @@ class AppliedOffsets:
         self._followers.append(changed)
 
     def must_answer(self, version: int) -> bool:
-        """Return whether a replica that has this version must get the offsets at once: it was not waiting for records
-        when the others got them."""
+        """Return whether a replica with this version must get the offsets at once: it was not waiting for records when
+        the others got them."""
         return version != NO_VERSION and not self.relayed <= version <= self.version
 
     def note(self, broker_id: int, offset: int) -> None:
@@ -47,7 +47,7 @@ class AppliedOffsets:
         self._advance({broker_id: offset})
 
     def receive(self, version: int, offsets: Mapping[int, int]) -> None:
-        """Take what a leader relays."""
+        """Apply the offsets that a leader has sent."""
         self.received = version
         self._advance(offsets)
 

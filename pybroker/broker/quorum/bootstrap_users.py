@@ -1,5 +1,5 @@
-"""Users that exist before the first start of a metadata quorum: a file in the founder's first log directory. The first
-controller of the cluster writes them into the metadata log."""
+"""Users that exist before the first start of a metadata quorum. They are in a file in the first log directory of the
+founding broker. The first controller of the cluster writes them into the metadata log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class BootstrapUsers:
         self.users = read_users(log_dir)
 
     def observe(self, change: ImageChange) -> None:
-        """Remove the file after the cluster has begun: it has keys of users."""
+        """Remove the file after the cluster has begun, because it contains credentials."""
         if self.users and change.after.features.metadata_version is not None:
             self.users = {}
             self._path.unlink(missing_ok=True)

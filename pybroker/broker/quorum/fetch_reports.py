@@ -29,18 +29,18 @@ def is_served(response: Any) -> bool:
 
 
 class FetchReports:
-    """The reports of one broker; on the loop's thread."""
+    """The reports of this broker; used on the loop's thread."""
 
     def __init__(self) -> None:
         self.offsets = AppliedOffsets()
         """What this broker knows of the other brokers' reports."""
         self.current = NOTHING
-        """The content of the next report."""
+        """Returns the content of the next report."""
         self._received = NOTHING
         self._received_at = float("-inf")
 
     def received(self, report: BrokerReport) -> None:
-        """Take note that the leader of the quorum has answered a fetch with this report."""
+        """Record that the leader of the quorum has answered a fetch with this report."""
         self._received, self._received_at = report, time.monotonic()
 
     def is_known(self, report: BrokerReport, age_s: float) -> bool:

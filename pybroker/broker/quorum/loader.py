@@ -1,6 +1,5 @@
-"""The image that results from the metadata log on this node. There is one copy, updated in the log's order; the broker
-applies it later.
-"""
+"""The image that results from the metadata log on this node. There is one copy, updated in the order of the log; the
+broker acts on a change after the image has it."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from pybroker.broker.quorum.quorum_log import CommittedBatch, SnapshotPosition
 from pybroker.errors import FatalError
 
 APART_BYTES_MIN = 64 * 1024
-"""Size from which on a thread reads a snapshot. Reading takes about 0.1 ms for each KiB."""
+"""From this size on, a thread reads a snapshot. Reading takes about 0.1 ms for each KiB."""
 
 
 class ImageChange(NamedTuple):
@@ -87,7 +86,7 @@ class MetadataLoader:
         self._step(ImageChange(before, after, delta))
 
     def leader_changed(self, epoch: int, leader: int | None) -> None:
-        """Pass the leader on."""
+        """Notify the listeners of the new leader."""
         self.leader = epoch, leader
         for changed in self._leader_followers:
             changed(epoch, leader)
@@ -95,7 +94,7 @@ class MetadataLoader:
     def _step(self, change: ImageChange) -> None:
         unknown = change.after.features.unknown_level
         if unknown is not None:
-            # This release may misread the records that follow.
+            # This release does not support the level of metadata.version, and may misread the records that follow.
             self._fail(unknown)
         if self._failed:
             return
@@ -110,9 +109,8 @@ class MetadataLoader:
 
 
 class QuorumSession:
-    """State and history of this broker's connection with the quorum, in the form of a store session: it is connected
-    while the leader is known.
-    """
+    """The state and history of this broker's connection to the quorum, shown to operators like a store session: it is
+    connected while the leader is known."""
 
     def __init__(self, loader: MetadataLoader) -> None:
         self.state = SessionState.SUSPENDED

@@ -1,4 +1,4 @@
-"""`MetadataLog` on this broker's node of the quorum: its listener and its transport."""
+"""Implements `MetadataLog` with the native node of this broker. Contains the node's listener and its transport."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Send = Callable[[QuorumRequest], Awaitable[bytes]]
 
 
 class NodeParts(NamedTuple):
-    """A node and what it needs."""
+    """A node with its listener and transport."""
 
     native: MetadataQuorum
     node_id: int
@@ -59,7 +59,7 @@ class NodeParts(NamedTuple):
 
 
 class NativeMetadataLog:
-    """One node; on the loop's thread."""
+    """The metadata log of one node; used on the loop's thread."""
 
     def __init__(self, parts: NodeParts, on_fatal: Callable[[FatalError], None]) -> None:
         self._native, self._node_id, self._send, self._barrier = parts[:4]
@@ -72,7 +72,7 @@ class NativeMetadataLog:
         self._snapshot_ms = -1
         self._closed = False
         self.commits = CommitLatency()
-        """The proposals that this node has committed."""
+        """Latency of the proposals that this node has committed."""
 
     @property
     def full_refusals(self) -> int:
@@ -90,7 +90,8 @@ class NativeMetadataLog:
         return self._node
 
     async def answer(self, api_key: int, api_version: int, body: bytes, *, at_once: bool = False) -> bytes:
-        """Return the response to another node's request. Raises ValueError for what is no message of the quorum."""
+        """Return the response to another node's request. Raises ValueError if the body is not a request of the
+        quorum."""
         return await self._node.answer(api_key, api_version, body, at_once=at_once)
 
     def status(self) -> QuorumStatus:
@@ -110,19 +111,19 @@ class NativeMetadataLog:
         return offset + len(records)
 
     async def confirm(self, epoch: int) -> None:
-        """Commit a record without effect: only the present leader can."""
+        """Commit a record without effect: only the current leader can do so."""
         await self.propose(epoch, [self._barrier])
 
     def port_refused(self, node_id: int) -> None:
-        """Pass it on."""
+        """Report the refused connection to the node."""
         self._native.port_refused(node_id)
 
     def resign(self) -> None:
-        """Let another node lead, if this one does."""
+        """Let another node lead, if this node is the leader."""
         self._node.resign()
 
     async def close(self) -> None:
-        """Stop; undecided proposals fail."""
+        """Stop the node. Proposals that are not committed fail."""
         if self._closed:
             return
         self._closed = True
@@ -137,28 +138,28 @@ class NativeMetadataLog:
     # --- QuorumListener -----------------------------------------------------------------------------------------------
 
     def snapshot_began(self, start: SnapshotStart) -> None:
-        """Gather the snapshot's records."""
+        """Begin to collect the snapshot's records."""
         self._pieces, self._snapshot_ms = [], start.timestamp_ms
 
     def snapshot_loaded(self, records: list[bytes]) -> None:
-        """Gather them."""
+        """Collect records of the snapshot."""
         self._pieces.append(records)
 
     async def snapshot_ended(self, end: SnapshotEnd) -> None:
-        """Pass the snapshot on, unless it has no records, as after formatting."""
+        """Pass the snapshot to the listener, unless it has no records, as after formatting."""
         pieces, self._pieces = self._pieces, []
         if pieces and self._listener is not None:
             await self._listener.snapshot(SnapshotPosition(end.end_offset, end.epoch), pieces)
         self._cutter.replaced(self._snapshot_ms)
 
     def committed(self, batch: CommittedRecords) -> None:
-        """Pass a batch on."""
+        """Pass a batch to the listener."""
         if self._listener is not None:
             self._listener.committed(CommittedBatch(batch.end_offset, batch.epoch, batch.records))
             self._cutter.committed(batch.timestamp_ms, batch.records)
 
     def leader_changed(self, epoch: int, leader: int | None) -> None:
-        """Pass the leader on."""
+        """Pass the leader to the listener."""
         if self._listener is not None:
             self._listener.leader_changed(epoch, leader)
 

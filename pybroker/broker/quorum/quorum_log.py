@@ -17,7 +17,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class CommittedBatch(msgspec.Struct, frozen=True):
-    """Records that one proposal has appended; none if the batch is one of the quorum's own."""
+    """The records of one proposal; none if the batch contains only control records of the quorum."""
 
     end_offset: int
     """The offset after its last record."""
@@ -27,23 +27,23 @@ class CommittedBatch(msgspec.Struct, frozen=True):
 
 
 class SnapshotPosition(msgspec.Struct, frozen=True):
-    """The end of the log up to which a snapshot has the records."""
+    """A snapshot's position: it has all records before `offset`."""
 
     end_offset: int
     epoch: int
 
 
 class NotLeaderError(KafkaError):
-    """This node does not lead the epoch."""
+    """This node does not lead the requested epoch."""
 
     def __init__(self, *, maybe_committed: bool) -> None:
         super().__init__(ErrorCode.NOT_CONTROLLER, "This broker is no longer controller.")
         self.maybe_committed = maybe_committed
-        """This node appended the records, but they are not committed: a successor may still commit them."""
+        """Whether this node appended the records. They are not committed, but a later leader may still commit them."""
 
 
 class CommitLatency(msgspec.Struct):
-    """How long the leader's changes of the log took until they were committed: count and total since the start."""
+    """Commit latency of the leader's changes: count and total since the start."""
 
     count: int = 0
     total_ms: float = 0.0
@@ -58,15 +58,15 @@ class LogListener(Protocol):
     """Owns a node's copy of the log."""
 
     async def snapshot(self, position: SnapshotPosition, pieces: Sequence[Sequence[bytes]]) -> None:
-        """Replace everything by the records of a snapshot. No batch comes meanwhile."""
+        """Replace all state by the records of a snapshot. No batch arrives before this call returns."""
         ...
 
     def committed(self, batch: CommittedBatch) -> None:
-        """Take the next committed batch."""
+        """Process the next committed batch."""
         ...
 
     def leader_changed(self, epoch: int, leader: int | None) -> None:
-        """Take note of the leader of an epoch; None if it is unknown."""
+        """Process a change of the leader; None if the leader is unknown."""
         ...
 
 
@@ -88,13 +88,13 @@ class MetadataLog(Protocol):
         ...
 
     def port_refused(self, node_id: int) -> None:
-        """Take note that a node's port refuses connections: its process is dead."""
+        """Report that a node's port refuses connections: its process is dead."""
         ...
 
     def resign(self) -> None:
-        """Let another node lead, if this one does."""
+        """Let another node lead, if this node is the leader."""
         ...
 
     async def close(self) -> None:
-        """Stop; undecided proposals fail."""
+        """Stop. Proposals that are not committed fail."""
         ...

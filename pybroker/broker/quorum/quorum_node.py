@@ -1,6 +1,6 @@
 """This broker's node of the metadata quorum, on the event loop.
 
-The native node writes, elects and replicates in threads of its own. This object carries its requests and responses,
+The native node writes, elects and replicates in its own threads. This object carries its requests and responses,
 completes proposals, and hands committed records to the listener in order.
 """
 
@@ -39,30 +39,30 @@ log = logging.getLogger(__name__)
 TURN_S = 0.01
 """Time after which the delivery of records pauses for the event loop's other work."""
 REPEAT_S = 60.0
-"""Interval of the warning while the disk is full again and again."""
+"""Interval between warnings while writes keep failing on a full disk."""
 
 
 class QuorumListener(Protocol):
     """Keeps the image. If a method raises, the broker stops, because the image would miss records."""
 
     def snapshot_began(self, start: SnapshotStart) -> None:
-        """Forget the image. The records of a snapshot follow."""
+        """Discard the image. The records of a snapshot follow."""
 
     def snapshot_loaded(self, records: list[bytes]) -> None:
         """Add records of the snapshot."""
 
     async def snapshot_ended(self, end: SnapshotEnd) -> None:
-        """The snapshot is complete: make its image, that of the log up to the snapshot's end. Nothing else is delivered
-        meanwhile."""
+        """Make the image from the snapshot's records: it is the image as of the snapshot's end. Nothing else is
+        delivered meanwhile."""
 
     def committed(self, batch: CommittedRecords) -> None:
         """Apply a batch. The batch is empty if it has only control records of the quorum."""
 
     def leader_changed(self, epoch: int, leader: int | None) -> None:
-        """Take note of the leader. If this node is the leader, everything before its epoch has been applied."""
+        """Process a change of the leader. If this node is the leader, everything before its epoch has been applied."""
 
     def voters_changed(self, voters: Sequence[QuorumReplica], endpoints: Sequence[QuorumEndpoint]) -> None:
-        """Take note of the voters and their known addresses."""
+        """Process a change of the voters and their known addresses."""
 
 
 class ProposalError(KafkaError):
@@ -75,7 +75,7 @@ class ProposalError(KafkaError):
 
 
 class LogRoom:
-    """Whether the disk of the metadata log has room; reports a full one."""
+    """Tracks whether the disk of the metadata log has room, and logs when it is full."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` returns monotonic seconds."""
@@ -87,7 +87,7 @@ class LogRoom:
         self._announced = False
 
     def observe(self, problem: str | None) -> None:
-        """Take note of a write that failed, or of room (None)."""
+        """Record a failed write; None: there is room again."""
         now = self._clock()
         if problem is not None:
             self.refusals += 1
@@ -127,22 +127,22 @@ class QuorumNode:
         self._requests: dict[int, asyncio.Future[bytes]] = {}
         self._fd: int | None = None
         self._deliveries: deque[Any] = deque()
-        """Outputs about records, in order. The listener has not got them yet."""
+        """Outputs about records that the listener has not processed yet, in order."""
         self._loading: asyncio.Task[None] | None = None
-        """The listener makes the image of a snapshot."""
+        """Whether the listener is making the image of a snapshot."""
         self._continues = False
-        """The next iteration of the loop goes on with the delivery."""
+        """Whether the next iteration of the loop continues the delivery."""
         self._failed = False
         self.room = LogRoom(loop.time)
 
     def start(self) -> None:
-        """Start to take the node's output: first the image."""
+        """Start to process the node's output, beginning with the image."""
         self._fd = self._native.fileno()
         self._loop.add_reader(self._fd, self._take)
         self._loop.call_soon(self._take)
 
     async def stop(self) -> None:
-        """Write everything to disk. Undecided proposals end with NOT_CONTROLLER."""
+        """Write everything to disk and stop. Proposals that are not committed end with NOT_CONTROLLER."""
         try:
             await asyncio.to_thread(self._native.stop)
         finally:
@@ -172,21 +172,21 @@ class QuorumNode:
         return outcome.base_offset
 
     async def add_voter(self, voter: QuorumReplica, endpoints: Sequence[QuorumEndpoint]) -> None:
-        """Make an observer a voter. Raises ProposalError; its code is REQUEST_TIMED_OUT if the observer has not caught
-        up.
-        """
+        """Turn an observer into a voter. Raises ProposalError; its code is REQUEST_TIMED_OUT if the observer has not
+        caught up."""
         await self._decided(lambda number: self._native.add_voter(number, voter, endpoints))
 
     async def remove_voter(self, voter: QuorumReplica) -> None:
-        """Make a voter an observer. Raises ProposalError."""
+        """Turn a voter into an observer. Raises ProposalError."""
         await self._decided(lambda number: self._native.remove_voter(number, voter))
 
     def resign(self, successor: int | None = None) -> None:
-        """Let another voter lead, if this node leads."""
+        """Let another voter lead, if this node is the leader."""
         self._native.resign(successor)
 
     def answer_fetches(self) -> None:
-        """Answer all fetches that wait for records, if this node leads: the responses carry something new."""
+        """Answer all fetches that wait for records, if this node is the leader: the responses carry new applied
+        offsets."""
         self._native.answer_fetches()
 
     async def answer(self, api_key: int, api_version: int, body: bytes, *, at_once: bool = False) -> bytes:
@@ -260,7 +260,7 @@ class QuorumNode:
         self._deliver()
 
     def _deliver(self) -> None:
-        """Pass outputs on in order, until it is the turn of the loop's other work."""
+        """Pass outputs to the listener in order; pause when the loop's other work has waited long enough."""
         end = self._loop.time() + TURN_S
         while self._deliveries and self._loading is None and not self._failed:
             item = self._deliveries.popleft()
@@ -287,7 +287,7 @@ class QuorumNode:
         self._deliver()
 
     def _fail(self, problem: BaseException) -> None:
-        """Stop the broker: whatever the problem is, the image lacks the record now."""
+        """Stop the broker: after any failure, the image lacks a record."""
         self._failed = True
         log.error("metadata record failed to apply", exc_info=problem)
         self._on_fatal(FatalError("a committed metadata record cannot be applied"))
@@ -315,6 +315,6 @@ class QuorumNode:
 
 
 def complete(waiting: asyncio.Future[Any] | None, value: Any) -> None:
-    """Complete a future, unless its caller has gone."""
+    """Complete a future, unless its caller has cancelled it."""
     if waiting is not None and not waiting.done():
         waiting.set_result(value)

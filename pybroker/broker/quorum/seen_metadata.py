@@ -1,10 +1,10 @@
-"""Detection of metadata that was set back: the metadata log was restored from an older copy, or is another one.
+"""Detects that the metadata log lacks changes: it was restored from an older copy, or belongs to another cluster.
 
 The file `quorum-seen` in the first log directory has the newest committed position of the log that this broker has
 applied; it is at most a second old. Offset and epoch of a committed position never change, so a log that does not have
-this position lacks changes that this broker has acted upon. The broker then stops before it applies anything.
-`pybroker cluster quorum accept-restored` forgets the position. For one full `delete.topic.delay.ms` after the
-acceptance, this broker removes no data, and it stages stray replicas without a deadline.
+this position lacks changes that this broker has acted upon. The broker then stops before it applies anything. `pybroker
+cluster quorum accept-restored` forgets the position. For one full `delete.topic.delay.ms` after the acceptance, this
+broker removes no data, and it stages stray replicas without a deadline.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OlderMetadataError(FatalError):
 
 
 def read_seen(directory: Path) -> SeenPosition | None:
-    """Return the position that a log directory remembers; None if there is none. Raises StartError."""
+    """Return the position stored in a log directory; None if there is none. Raises StartError."""
     path = directory / FILE_NAME
     try:
         return msgspec.json.decode(read_bounded(path, FILE_BYTES_MAX), type=SeenPosition)
@@ -55,12 +55,12 @@ def read_seen(directory: Path) -> SeenPosition | None:
 
 
 def write_seen(directory: Path, position: SeenPosition) -> None:
-    """Remember a position. Raises OSError."""
+    """Store a position. Raises OSError."""
     write_atomically(directory / FILE_NAME, msgspec.json.encode(position))
 
 
 class SeenMetadata:
-    """Compares the log with the remembered position, then records new ones; on the loop's thread."""
+    """Compares the log with the stored position, then stores new positions; used on the loop's thread."""
 
     def __init__(self, directory: Path, loader: MetadataLoader, on_fatal: Callable[[FatalError], None]) -> None:
         """`directory` is the first log directory. Raises StartError."""
@@ -70,7 +70,7 @@ class SeenMetadata:
         self.accepted_ms = -1 if seen is None else seen.accepted_ms
         """When an operator restored the log or accepted a restored one, in ms; -1 if that never happened."""
         self._due = None if seen is None or seen.offset <= 0 else seen
-        """The remembered position, until the log has shown it."""
+        """The stored position, until the log has reached it."""
         self._now: SeenPosition | None = None
         self._failed = False
         self._noting: asyncio.Task[None] | None = None
@@ -83,12 +83,12 @@ class SeenMetadata:
         return 0 if self._due is None else self._due.offset
 
     def caught_up(self) -> None:
-        """Take note that everything that was committed before has been applied."""
+        """Record that this broker has applied all records that were committed before it started."""
         if self._due is not None and not self._failed:
             self._fail(f"it ends at offset {0 if self._now is None else self._now.offset}")
 
     async def close(self) -> None:
-        """Record a last time."""
+        """Store the position a last time."""
         self._closed = True
         if self._noting is not None:
             self._noting.cancel()
@@ -105,9 +105,8 @@ class SeenMetadata:
             self._noting = asyncio.get_running_loop().create_task(self._note(), name="quorum-seen")
 
     def _shown(self, due: SeenPosition, now: SeenPosition, *, replaced: bool) -> bool:
-        """Return whether the log has the remembered position; False if it does not reach it yet. `replaced`: a
-        snapshot, whose records may have older epochs, has led to `now`.
-        """
+        """Return whether the log contains the stored position; False while the log is shorter. `replaced`: the position
+        `now` comes from a snapshot, whose records may have older epochs."""
         if now.offset < due.offset and now.epoch <= due.epoch:
             return False
         matches = now.epoch >= due.epoch if replaced else now.epoch == due.epoch

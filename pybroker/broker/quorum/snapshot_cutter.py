@@ -1,8 +1,8 @@
 """Decides when this node writes a snapshot of the metadata log, and writes it.
 
-A snapshot is due after so many bytes of records, or so long after the first record that the previous snapshot does not
-have. The image is immutable, so the event loop encodes it piece by piece between its other work, and a thread writes
-the pieces. The native log keeps two snapshots and the segments since the older one.
+A snapshot is due after a configured number of bytes of records, or a configured time after the first record that the
+previous snapshot lacks. The image is immutable, so the event loop encodes it piece by piece between its other work, and
+a thread writes the pieces. The native log keeps two snapshots and the segments since the older one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ RETRY_S = 30.0
 UNFLUSHED_RETRY_S = 0.1
 
 WriteSnapshot = Callable[[int, int, Iterable[Sequence[bytes]]], Awaitable[bool]]
-"""Writes the snapshot up to an offset; with the append time of the last record in it, and the records in pieces."""
+"""Writes the snapshot up to an offset. Arguments: the offset, the append time of the last record before it, and the
+records in pieces."""
 
 
 class SnapshotLimits(NamedTuple):
@@ -37,7 +38,7 @@ class SnapshotLimits(NamedTuple):
 
 
 class SnapshotCutter:
-    """Writes the snapshots of one node; on the loop's thread."""
+    """Writes the snapshots of one node; used on the loop's thread."""
 
     def __init__(self, image: Callable[[], ClusterImage], write: WriteSnapshot, limits: SnapshotLimits) -> None:
         """`image` returns the image as of the last delivered batch."""
@@ -45,7 +46,7 @@ class SnapshotCutter:
         self._write = write
         self._limits = limits
         self._record_bytes = 0
-        """Bytes of records that no snapshot has."""
+        """Bytes of records that the last snapshot lacks."""
         self._appended_ms = -1
         """Append time of the last batch."""
         self._timer: asyncio.TimerHandle | None = None
@@ -53,7 +54,7 @@ class SnapshotCutter:
         self._closed = False
 
     def committed(self, appended_ms: int, records: Sequence[bytes]) -> None:
-        """Count a batch; the image has it by now."""
+        """Count a batch. The image already contains it."""
         self._appended_ms = appended_ms
         if not records:
             return
@@ -64,12 +65,12 @@ class SnapshotCutter:
             self._cut()
 
     def replaced(self, appended_ms: int) -> None:
-        """Start anew: the image is that of a snapshot."""
+        """Reset the count after a snapshot has replaced the image."""
         self._appended_ms = appended_ms
         self._covered(0)
 
     async def close(self) -> None:
-        """Abandon a snapshot that is being written."""
+        """Stop, and abandon a snapshot that is being written."""
         self._closed = True
         self._disarm()
         if self._cutting is not None:

@@ -1,6 +1,5 @@
-"""Remembers on disk whether this node was a voter of the metadata log: a voter that an administrator has removed does
-not offer itself again.
-"""
+"""Stores on disk whether this node was a voter of the metadata log. A voter that an administrator has removed must not
+offer itself again."""
 
 from __future__ import annotations
 
@@ -11,19 +10,19 @@ from pybroker.native import Uuid
 from pybroker.native_quorum import QuorumStatus
 
 FILE = "quorum-membership"
-"""In the first log directory."""
+"""Name of the file in the first log directory."""
 VOTER, REMOVED = "voter", "removed"
 
 
 class VoterMembership:
-    """The membership of one node: a replica with a directory id."""
+    """The membership of one node, identified by its broker id and directory id."""
 
     def __init__(self, log_dir: Path, node_id: int, directory_id: Uuid) -> None:
         self._path = log_dir / FILE
         self._key = node_id, directory_id
         self._kept = self._path.read_text() if self._path.exists() else ""
         self._seen: tuple[bool, int] | None = None
-        """Whether the node is in the voter set of its log, and the end of the log when that was first seen."""
+        """Whether the voter set in the log contains the node, and the end of the log when that was first seen."""
 
     @property
     def removed(self) -> bool:
@@ -31,10 +30,10 @@ class VoterMembership:
         return self._kept == REMOVED
 
     def observe(self, status: QuorumStatus) -> bool:
-        """Take note of a status; return whether this node is a voter.
+        """Process a status of the node, and return whether it is a voter.
 
-        A voter set takes effect before it is committed, and a new leader may truncate it. So the file follows a set
-        only when the log is committed up to where the set was seen.
+        A voter set takes effect before it is committed, and a new leader may truncate it. The file is therefore written
+        only when the log is committed up to the end at which the set was seen.
         """
         votes = self._key in {(voter.node_id, voter.directory_id) for voter in status.voters}
         if self._seen is None or self._seen[0] != votes:

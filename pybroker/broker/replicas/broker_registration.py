@@ -54,7 +54,7 @@ def boot_id() -> str:
 
 
 def say_lost_directories(lost: Sequence[str]) -> None:
-    """Log the log directories of the previous run that are gone."""
+    """Log which log directories of the previous run are missing."""
     if lost:
         log.warning(
             "log directories that this broker had before are gone; records that only they had are lost "
@@ -126,16 +126,15 @@ class BrokerRegistration:
         return BrokerNode(endpoints, rack, now_ms, intact, directory_id, emptied, self._log_dirs, self._cordoned)
 
     async def judged(self) -> None:
-        """Record that a controller has processed the loss that this registration reports, so that the next one does not
-        report it again.
-        """
+        """Record that a controller has processed the loss that this registration reports. The next registration then
+        does not report it again."""
         if not self._running.suspect:
             return
         self._running = msgspec.structs.replace(self._running, suspect=False)
         try:
             await self._store.set(self._running_path, self._running.encode())
         except (UnavailableError, UnknownOutcomeError) as problem:
-            # The next registration records it; at worst the next run reports the loss once more.
+            # The next registration stores this; at worst the next run reports the loss once more.
             log.warning("cannot record yet that this broker has come back: %s", problem)
 
     def stay(
@@ -145,10 +144,9 @@ class BrokerRegistration:
         directory_id: str,
         registered: Callable[[int], None],
     ) -> None:
-        """Register again whenever the registration is gone, and report the new epoch: the session with the store was
-        lost, or the controller took this broker for dead. This loses no record, because the process is alive. An
-        earlier loss is reported until a controller has processed it.
-        """
+        """Register again whenever the registration is gone, and report the new epoch. It is gone if the session with
+        the store was lost, or the controller considered this broker dead. No record is lost, because the process is
+        alive. An earlier loss is reported until a controller has processed it."""
 
         def node() -> BrokerNode:
             return self._node(endpoints, rack, directory_id)
@@ -163,7 +161,7 @@ class BrokerRegistration:
                     await self._check()
                 epoch = await self._create(node())
             except (UnavailableError, UnknownOutcomeError) as problem:
-                # The next read of the store shows whether this succeeded.
+                # The next read of the store shows whether the registration succeeded.
                 log.warning(
                     "cannot read from the metadata store whether this broker is registered, retrying: %s", problem
                 )
@@ -219,7 +217,7 @@ class BrokerRegistration:
             await self._store.delete(self._path, there.version)
 
     def stop_staying(self) -> None:
-        """Stop registering again, because this broker is about to leave."""
+        """Stop registering again, because this broker is about to stop."""
         if self._staying is not None:
             self._staying.cancel()
 

@@ -1,5 +1,5 @@
-"""The fence for the controller's messages: only the newest controller counts, and only messages to the present broker
-epoch (KIP-380)."""
+"""The fence for the controller's messages. It admits only messages from the newest controller, and only messages to the
+current broker epoch (KIP-380)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class ControllerFence:
-    """One fence for all messages of controllers."""
+    """The fence that checks all messages of controllers."""
 
     def __init__(self) -> None:
         self._controller_epoch = -1
@@ -23,14 +23,15 @@ class ControllerFence:
 
     @property
     def broker_epoch(self) -> int:
-        """The present broker epoch; -1 before the first registration."""
+        """The current broker epoch; -1 before the first registration."""
         return self._broker_epoch
 
     async def admit(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Return NONE, or the reason to refuse a message. A sender that does not know this broker's epoch sends -1.
 
-        Wait for the first registration before the decision: a controller that has not noticed the restart yet sends
-        pending orders for the earlier broker epoch, and this broker can recognize them only when it has its new epoch.
+        Wait for the first registration before admitting anything: a controller that has not noticed the restart yet
+        sends pending orders for the earlier broker epoch, and this broker can recognize them only when it has its new
+        epoch.
         """
         await self._registered.wait()
         if controller_epoch < self._controller_epoch:

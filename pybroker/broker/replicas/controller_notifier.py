@@ -1,4 +1,4 @@
-"""Reports about local replicas to the controller, repeated until it has accepted them."""
+"""Sends reports about local replicas to the controller, and repeats them until the controller has accepted them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Partition = tuple[Uuid, int]
 
 
 class ControllerNotifier:
-    """Reports of one kind about local replicas. On the loop's thread."""
+    """Sends reports of one kind about local replicas; used on the loop's thread."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ControllerNotifier:
         self._work: asyncio.Task[None] | None = None
 
     def report(self, partitions: Iterable[Partition]) -> None:
-        """Report these partitions too."""
+        """Add these partitions to the report."""
         self._waiting.update(dict.fromkeys(partitions))
         if self._waiting and (self._work is None or self._work.done()):
             self._work = asyncio.create_task(self._report_until_accepted(), name="telling")
@@ -74,9 +74,8 @@ class ControllerNotifier:
 
 
 class FailedReplicas:
-    """The reports of a broker in a cluster. A single broker needs none, because no other replica could take over. On
-    the loop's thread.
-    """
+    """Reports partitions in failed log directories. A single broker needs no reports, because no other replica could
+    take over. Used on the loop's thread."""
 
     def __init__(self, controller: ControllerClient, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._telling = ControllerNotifier(

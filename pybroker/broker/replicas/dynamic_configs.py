@@ -32,9 +32,8 @@ def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, Confi
 
 
 def usable(stored: Mapping[str, str], *, in_cluster: bool) -> dict[str, str]:
-    """Return the stored settings that this broker supports; another version may have stored settings that this one does
-    not know.
-    """
+    """Return the stored settings that this broker supports. A broker of another version may have stored settings that
+    this one does not know."""
     return {name: text for name, text in stored.items() if _obstacle(name, text, in_cluster=in_cluster) is None}
 
 
@@ -95,8 +94,8 @@ class DynamicConfigs:
             try:
                 partitions.set_topic_config(topic.topic_id, resolve_topic_configs(topic.config, self._config))
             except ValueError as problem:
-                # Another version, or an operator by hand, has stored an invalid setting: the topic keeps its effective
-                # settings, and the other topics continue.
+                # The stored setting is invalid: a broker of another version or an operator wrote it. This topic keeps
+                # its effective settings, and the other topics get theirs.
                 log.error(
                     "cannot apply the settings of a topic; its earlier settings stay name=%s id=%s: %s",
                     topic.name,
@@ -113,7 +112,7 @@ def _is_set_anew(before: ClusterImage, topic: TopicImage) -> bool:
 
 
 def _layers(broker_id: int, stored: Mapping[str, ConfigImage]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return the stored settings for all brokers, and for this one."""
+    """Return the stored settings for all brokers, and those for this broker."""
     cluster, broker = (stored.get(name, _NOTHING_STORED).config for name in (DEFAULT_BROKER_CONFIG, str(broker_id)))
     return cluster, broker
 

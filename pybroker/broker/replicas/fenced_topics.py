@@ -28,7 +28,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 OVERTAKEN_MAX = 1_000
-"""Limit of remembered fences for which ReopenTopics came before CloseTopics."""
+"""Limit of remembered fences whose ReopenTopics arrived before their CloseTopics."""
 
 
 class FencedPartitions(Protocol):
@@ -56,7 +56,7 @@ class Groups(Protocol):
 
 
 class _Closing(msgspec.Struct, frozen=True):
-    """One CloseTopics; the controller's decision is not known yet."""
+    """One running CloseTopics; the controller's decision is not known yet."""
 
     controller_epoch: int
     broker_epoch: int
@@ -65,9 +65,8 @@ class _Closing(msgspec.Struct, frozen=True):
 
 
 def _closing_of(request: CloseTopics | ReopenTopics) -> _Closing:
-    """Return the key that the two requests of a fence share. The lists from the codec are converted to tuples, which
-    are hashable.
-    """
+    """Return the key that the two requests of a fence share. The codec returns lists; convert them to tuples, which are
+    hashable."""
     return _Closing(request.controller_epoch, request.broker_epoch, request.number, tuple(request.topics))
 
 
@@ -85,7 +84,7 @@ class TopicClosing:
         self._view = view
         self._closings: list[_Closing] = []
         self._reopened: dict[_Closing, None] = {}
-        """Fences for which ReopenTopics has overtaken CloseTopics: the two requests use different connections."""
+        """Fences for which ReopenTopics arrived before CloseTopics: the two requests use different connections."""
         self._epochs = -1, -1
         """Controller epoch and broker epoch of the last `expire`."""
         self._fencing = asyncio.Lock()
@@ -105,13 +104,13 @@ class TopicClosing:
         closing = _closing_of(request)
         async with self._fencing:
             if closing in self._reopened:
-                # The controller has decided already and does not wait for this answer.
+                # The controller has already decided, and does not wait for this answer.
                 del self._reopened[closing]
                 return CloseTopicsResponse(ErrorCode.REQUEST_TIMED_OUT)
             if self._is_over(closing):
                 return CloseTopicsResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
             self._closings.append(closing)
-            # Refuse commits while the logs are being fenced; this ends when the last commits are on disk.
+            # Refuse commits while the logs are being fenced; the fence is complete when the last commits are on disk.
             holding = asyncio.gather(*map(self._groups.hold_commits, request.topics))
             ends = await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, request.topics, True)
         await holding
@@ -137,8 +136,7 @@ class TopicClosing:
 
     async def expire(self, controller_epoch: int, broker_epoch: int = -1) -> int:
         """End the fences of earlier controllers and earlier broker epochs, for which no decision can come any more.
-        Call it when the view has everything that this controller knows. Return how many fences ended.
-        """
+        Call it when the view has every change of this controller. Return how many fences ended."""
         async with self._fencing:
             self._epochs = max(self._epochs[0], controller_epoch), max(self._epochs[1], broker_epoch)
             self._reopened = {closing: None for closing in self._reopened if not self._is_over(closing)}

@@ -24,7 +24,7 @@ class PartitionChangeMetrics:
         """Elections of a leader that was not in sync."""
 
     async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Count the differences."""
+        """Count the changes between the two images."""
         if isinstance(change, ClusterImage):
             topics = list(after.topics.values())
         else:

@@ -1,5 +1,4 @@
-"""ISR changes that local leaders propose: this module submits the proposals to the controller and gives the answers to
-the partitions.
+"""Submits the ISR changes that local leaders propose to the controller, and passes the answers to the partitions.
 
 The partition gets each final answer: written or refused. If the outcome is unknown, the proposal is retried; until the
 outcome is known, the partition uses the union of both ISRs (KIP-497).
@@ -36,7 +35,7 @@ UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, Er
 
 
 class IsrProposals:
-    """The ISR proposals of one broker. On the loop's thread."""
+    """The ISR proposals of one broker; used on the loop's thread."""
 
     def __init__(
         self,
@@ -48,9 +47,9 @@ class IsrProposals:
         bring: Callable[[IsrProposal], Coroutine[Any, Any, None] | None] = lambda _: None,
         leaving: Callable[[], Container[int]] = tuple,
     ) -> None:
-        """`bring` sends joining replicas the data that is not in the log, before they are proposed; it returns None if
-        there is no such data. `leaving` returns the brokers that are about to stop, as far as this broker knows.
-        """
+        """`bring` sends a joining replica the data that is not in the log, before that replica is proposed; it returns
+        None if there is no such data. `leaving` returns the brokers that are about to stop, as far as this broker
+        knows."""
         self._native = native
         self._controller = controller
         self._broker_id = broker_id
@@ -80,10 +79,10 @@ class IsrProposals:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def proposed(self, proposal: IsrProposal) -> None:
-        """Take the proposal of a local leader to change its ISR."""
+        """Submit a local leader's proposal to change its ISR."""
         leaving = self._leaving()
         if any(member.broker_id in leaving for member in proposal.isr):
-            # The controller would refuse this proposal, and until its answer came, appends would wait for the leaving
+            # The controller would refuse this proposal. Until its answer came, appends would wait for the stopping
             # broker.
             identity = proposal.topic_id, proposal.partition
             self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
@@ -96,13 +95,13 @@ class IsrProposals:
         task.add_done_callback(self._bringing.discard)
 
     async def _propose_after(self, work: Coroutine[Any, Any, None], proposal: IsrProposal) -> None:
-        """Propose when the joining replica has its data. Only proposals for that replica wait for this."""
+        """Submit the proposal after the joining replica has its data. Only proposals for that replica wait for this."""
         try:
             await work
         except KafkaError as error:
             self._say_it_stays(proposal, str(error))
             await asyncio.sleep(REFUSED_PAUSE_S)
-            # Do not propose now; the follower's next fetch causes another proposal.
+            # Submit nothing now; the follower's next fetch causes another proposal.
             identity = proposal.topic_id, proposal.partition
             self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
         else:
@@ -151,7 +150,7 @@ class IsrProposals:
         isr, partition = self._native.isr, (proposal.topic_id, proposal.partition)
         same_leadership = outcome.leader_epoch == proposal.leader_epoch and outcome.leader == self._broker_id
         if outcome.error_code in (ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION) and same_leadership:
-            # INVALID_UPDATE_VERSION: the state has changed, perhaps by an earlier attempt of this proposal whose answer
+            # INVALID_UPDATE_VERSION: the state has changed, perhaps by an earlier attempt at this proposal whose answer
             # was lost.
             isr.written(*partition, outcome.leader_epoch, outcome.isr, outcome.version)
             return

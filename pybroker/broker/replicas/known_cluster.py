@@ -48,7 +48,7 @@ class KnownCluster:
         self._observers += (observer,)
 
     async def reached(self, controller_epoch: int, number: int) -> None:
-        """Wait until this broker has applied that change, or the whole image of a later controller."""
+        """Wait until this broker has applied the change, or the whole image of a later controller."""
         if self._applied < (controller_epoch, number):
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._reached.append(((controller_epoch, number), future))
@@ -64,23 +64,21 @@ class KnownCluster:
         return self._image.name_of(text)
 
     async def update(self, request: UpdateCluster) -> UpdateClusterResponse:
-        """Apply the next change, or a whole image, and answer when it is applied. Refuse a change that does not follow
-        the last one: the image would lack the changes in between.
-        """
-        # Apply one change after the other, even if a new controller sends one meanwhile. When a call returns, all
-        # components have applied the image that is shown.
+        """Apply the next change, or a whole image; return the answer when it is applied. Refuse a change that does not
+        follow the last one: the image would lack the changes in between."""
+        # Apply one change after the other, even if a new controller sends a change meanwhile. When this method returns,
+        # all components have applied the image that is shown.
         async with self._turn:
             return await self._update(request)
 
     async def follow(self, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Show an image from the metadata log, and apply the change that leads to it. The caller then calls
-        `has_applied`.
-        """
+        `has_applied`."""
         async with self._turn:
             await self._show(after, change)
 
     def has_applied(self, controller_epoch: int, number: int) -> None:
-        """Record that everything up to there is applied, including the orders that result from it."""
+        """Record that every change up to this one is applied, including the orders that result from it."""
         self._wake_waiters((controller_epoch, number))
         for callback in self._callbacks:
             callback()

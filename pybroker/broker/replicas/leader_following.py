@@ -12,14 +12,14 @@ NOBODY = -1
 
 
 class LeaderFollowing:
-    """The fetchers of a broker in a cluster. On the loop's thread; no call waits."""
+    """The fetchers of a broker in a cluster; used on the loop's thread. No call blocks."""
 
     def __init__(self, native: NativeBroker, broker_id: int) -> None:
         self._fetchers = native.fetchers
         self._broker_id = broker_id
 
     def start(self, login: Mapping[str, str]) -> None:
-        """Start fetching, after the log directories have been opened. `login` holds a client's settings of protocol,
+        """Start fetching, after the log directories have been opened. `login` holds the client settings of protocol,
         user and password."""
         self._fetchers.start(dict(login))
 
@@ -32,9 +32,8 @@ class LeaderFollowing:
         self._fetchers.set_broker_epoch(broker_epoch)
 
     def follow(self, leaders: Sequence[LiveLeader], partitions: Iterable[tuple[Uuid, int, int, int]]) -> None:
-        """Follow the leaders of LeaderAndIsr: (topic id, partition, leader, leader epoch), the partitions must be open
-        here.
-        """
+        """Follow the leaders that a LeaderAndIsr names: (topic id, partition, leader, leader epoch). The partitions
+        must be open on this broker."""
         followed = [FollowedPartition(*partition) for partition in partitions]
         if followed:
             addresses = [BrokerAddress(leader.broker_id, leader.host_name, leader.port) for leader in leaders]
@@ -46,9 +45,8 @@ class LeaderFollowing:
 
 
 class Addresses:
-    """Gives native code the addresses of the other brokers, to which local leaders send staged records. A
-    `ImageObserver`.
-    """
+    """Passes the addresses of the other brokers to native code; local leaders send staged records to them. An
+    `ImageObserver`."""
 
     def __init__(self, native: NativeBroker, broker_id: int, listener: str) -> None:
         self._fetchers = native.fetchers

@@ -1,6 +1,5 @@
-"""Log ends of local replicas that may have lost records and have no leader to copy from. This broker reports them to
-the controller, which elects the replica with the longest log.
-"""
+"""Reports the log ends of local replicas that may have lost records and have no leader to copy from. The controller
+elects the replica with the longest log."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ BATCH_MAX = 10_000
 
 
 class LogEndReports:
-    """The log-end reports of a broker in a cluster. On the loop's thread."""
+    """The log-end reports of a broker in a cluster; used on the loop's thread."""
 
     def __init__(
         self, partitions: NativePartitions, view: ClusterView, controller: ControllerClient, broker_id: int
@@ -32,7 +31,7 @@ class LogEndReports:
         )
 
     def without_leader(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
-        """Report these local partitions. An order to this broker epoch names no leader for them."""
+        """Report these local partitions: an order for this broker epoch names no leader for them."""
         self._broker_epoch = broker_epoch
         self._telling.report(partitions)
 

@@ -1,10 +1,11 @@
-"""Applies the metadata log on this broker: each committed change becomes the messages that a controller with a metadata
-store would have sent, for this broker alone.
+"""Applies committed changes of the metadata log on this broker. It derives from each change the control messages that a
+controller with a metadata store would have sent to this broker.
 
-The publisher shows the image immediately, but clients see a partition's new leader when that leader has applied the
-change (`partition_visibility`). The publisher begins with orders about replicas when this process has registered
-itself. If the controller needs the result of an order, it gets the result as an event. A new controller may not have
-these results, so the publisher repeats the pending orders in each new controller epoch; orders are idempotent.
+The publisher shows a new image immediately, with one exception: clients see a partition's new leader only after that
+leader has applied the change (`partition_visibility`). The publisher sends no orders about replicas before this process
+has registered itself. If the controller needs the result of an order, the broker reports it as an event. A new
+controller may not have these results, so the publisher repeats the pending orders in each new controller epoch; orders
+are idempotent.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 APART_PARTITIONS_MIN = 1_000
-"""Number of partitions from which on a thread derives this broker's first messages."""
+"""From this number of partitions on, a thread derives this broker's first messages."""
 AGAIN_S = 30.0
 """Delay before failed orders are repeated."""
 
@@ -47,11 +48,11 @@ class FollowingView(ClusterView, Protocol):
     """The view that the publisher updates."""
 
     async def follow(self, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Show an image and apply the change that leads to it."""
+        """Show the image `after`, and apply the change that leads to it."""
         ...
 
     def has_applied(self, controller_epoch: int, number: int) -> None:
-        """Record that everything up to there is applied."""
+        """Record that this broker has applied every change up to this one."""
         ...
 
 
@@ -67,20 +68,20 @@ class PublisherListener(Protocol):
     """The listener for the registration and the heartbeats."""
 
     def registered(self, broker_epoch: int) -> None:
-        """Take note of this process's registration. The orders for it follow."""
+        """Record this process's registration. The orders for it follow."""
         ...
 
     def unregistered(self) -> None:
-        """Take note that the registration has ended although this process runs."""
+        """Report that the registration has ended although this process runs."""
         ...
 
     def applied(self, offset: int) -> None:
-        """Take note of the end of the log that this broker has applied."""
+        """Report the offset up to which this broker has applied the metadata log."""
         ...
 
 
 class BrokerMetadataPublisher:
-    """The publisher of one broker; on the loop's thread."""
+    """The publisher of one broker; used on the loop's thread."""
 
     def __init__(
         self,
@@ -126,12 +127,12 @@ class BrokerMetadataPublisher:
         visibility.offsets.follow(self._offsets_changed)
 
     def start(self) -> None:
-        """Begin to apply."""
+        """Start to apply changes."""
         self._task = asyncio.create_task(self._run(), name="metadata-publisher")
         self._task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """Stop: finish the order that has begun, and begin no other."""
+        """Stop: finish the running order, and begin no other."""
         if self._again is not None:
             self._again.cancel()
         if self._task is not None:
@@ -252,7 +253,7 @@ class BrokerMetadataPublisher:
         self._wake.set()
 
     async def _show_held(self) -> None:
-        """Show clients the partitions whose leaders have applied the change by now."""
+        """Show clients the held partitions whose leaders have applied the change by now."""
         image = self._view.image
         if self._visibility.holds and self._epoch >= 0 and self._broker_id in image.brokers:
             states = self._visibility.release(image)
@@ -269,7 +270,7 @@ class BrokerMetadataPublisher:
 
 
 def in_full(after: ClusterImage, delta: ImageDelta) -> ImageDelta:
-    """Return a delta in the form that decisions have: with whole topics instead of only their changed states."""
+    """Return a delta with whole topics instead of only their changed states, as decisions return it."""
     if not delta.states:
         return delta
     changed = tuple(after.topics[states.name] for states in delta.states)

@@ -1,4 +1,5 @@
-"""UpdateMetadata on this broker: clients see the change, and listeners learn which topics appear and disappear."""
+"""Handles UpdateMetadata on this broker: shows the change to clients, and tells listeners which topics appear and
+disappear."""
 
 from __future__ import annotations
 
@@ -17,9 +18,8 @@ OnShown = Callable[[Sequence[Uuid]], None]
 
 
 class MetadataUpdates:
-    """Receiver of UpdateMetadata. It calls all listeners in the same iteration of the event loop in which clients begin
-    to see the change.
-    """
+    """The receiver of UpdateMetadata. It calls all listeners in the same iteration of the event loop in which clients
+    begin to see the change."""
 
     def __init__(
         self,
@@ -46,10 +46,8 @@ class MetadataUpdates:
         return self._cache.topic_id(name)
 
     def update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Apply a request; the caller has checked that it is current. A controller's first request to this broker epoch
-        names all topics. If a topic is missing in it, the topic was deleted meanwhile, and clients must no longer find
-        it.
-        """
+        """Apply a request that is known to be current. A controller's first request to this broker epoch names all
+        topics. If a topic is missing in it, the topic was deleted meanwhile, and clients must no longer find it."""
         spoken = (request.controller_epoch, request.broker_epoch)
         image = self._view.image
         whole = spoken != self._last and image.controller_epoch == request.controller_epoch

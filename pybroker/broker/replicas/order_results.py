@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 STALE = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INVALID_REQUEST)
-"""The report is obsolete, or the controller will never accept it."""
+"""Errors that mean: the report is obsolete, or the controller will never accept it."""
 
 
 class ReplicaReports:
-    """The reports of one broker; on the loop's thread."""
+    """The reports of one broker; used on the loop's thread."""
 
     def __init__(self, controller: ControllerClient, broker_id: int) -> None:
         self._controller = controller
@@ -43,7 +43,7 @@ class ReplicaReports:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, order: ControlRequest, response: ControlResponse) -> bool:
-        """Report the results that the controller needs. Return whether an order has failed and has to be repeated."""
+        """Report the results that the controller needs. Return whether an order has failed and must be repeated."""
         match order, response:
             case LeaderAndIsrRequest(), LeaderAndIsrResponse():
                 self._applied(order, response)

@@ -1,8 +1,9 @@
-"""When clients see a partition's new leader: when the leader has applied the change, so that it takes requests, or is
-fenced.
+"""Determines when clients see a partition's new leader: when that leader has applied the change and therefore accepts
+requests, or when it is fenced.
 
-Until then clients see the previous state. They see no partition of a new topic before one of its leaders is ready; of
-the others they see no leader (LEADER_NOT_AVAILABLE), because the number of partitions must be right.
+Until then clients see the partition's previous state. They see no partition of a new topic before one of the topic's
+leaders is ready. From then on, the partitions whose leaders are not ready have no leader (LEADER_NOT_AVAILABLE),
+because clients must see the right number of partitions.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class HeldPartition(msgspec.Struct):
     leader: int
     leader_epoch: int
     offset: int
-    """The end of the change that made it the leader."""
+    """The end of the change that made the broker the leader."""
     unseen: bool
-    """Clients do not see the partition at all."""
+    """Whether clients do not see the partition at all."""
 
 
 class PartitionVisibility:
-    """The partitions of one broker's view; on the loop's thread."""
+    """The held partitions of one broker's view; used on the loop's thread."""
 
     def __init__(self, broker_id: int, offsets: AppliedOffsets) -> None:
         self._broker_id = broker_id
@@ -46,7 +47,7 @@ class PartitionVisibility:
 
     @property
     def holds(self) -> bool:
-        """Whether clients do not see all changes yet."""
+        """Whether clients lack some changes."""
         return bool(self._held)
 
     async def shown(self, topics: Collection[Uuid]) -> None:
@@ -57,11 +58,11 @@ class PartitionVisibility:
             await future
 
     def forget(self) -> None:
-        """Note that clients see everything: the broker begins with the whole image."""
+        """Drop all held states: the broker begins with the whole image."""
         self._held.clear()
 
     def hold(self, before: ClusterImage, after: ClusterImage, request: UpdateMetadataRequest) -> UpdateMetadataRequest:
-        """Return the part of the request that clients may see now; hold the rest."""
+        """Return the part of the request that clients may see now, and hold the rest."""
         states = [shown for state in request.topic_states if (shown := self._hold(before, after, state)) is not None]
         return msgspec.structs.replace(request, topic_states=states)
 
@@ -95,7 +96,7 @@ class PartitionVisibility:
         return self._with_unseen(after, topic_id, shown) if shown else None
 
     def release(self, image: ClusterImage) -> list[UpdateMetadataTopicState]:
-        """Return the held states that clients may see now; `image` is the applied one."""
+        """Return the held states that clients may see now. `image` is the applied image."""
         states = []
         for topic_id, held in list(self._held.items()):
             topic = image.topic_by_id(topic_id)
@@ -113,7 +114,7 @@ class PartitionVisibility:
         return states
 
     def settle(self) -> None:
-        """Wake those that wait for what clients see now."""
+        """Wake the callers that wait for the states that clients see now."""
         left = []
         for topics, future in self._waiting:
             if not self._held.keys().isdisjoint(topics):
@@ -133,7 +134,8 @@ class PartitionVisibility:
     def _with_unseen(
         self, image: ClusterImage, topic_id: Uuid, shown: list[UpdateMetadataPartitionState]
     ) -> UpdateMetadataTopicState:
-        """Return the state of a topic, with partitions without a leader that clients must count."""
+        """Return the state of a topic, with leaderless entries for the partitions that clients must count but not use
+        yet."""
         topic = image.topic_by_id(topic_id)
         assert topic is not None, topic_id
         for index, held in self._held.get(topic_id, {}).items():

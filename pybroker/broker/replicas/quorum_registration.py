@@ -1,7 +1,7 @@
 """This broker's registration with the controller of a metadata quorum, and its heartbeats.
 
-Its fetches of the metadata topic say the same as a heartbeat. It sends a heartbeat when it has applied a change,
-because the next fetch may be later, and when its fetches do not reach the controller.
+The broker's fetches of the metadata topic carry the same information as a heartbeat. It sends a heartbeat only when it
+has applied a change, because the next fetch may be later, and when its fetches do not reach the controller.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ HEARTBEAT_MS = 1_000
 """Time limit of one heartbeat."""
 LEAVE_MS = 2_000
 REFUSED = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.UNSUPPORTED_VERSION)
-"""Errors that a later attempt does not heal."""
+"""Errors for which another attempt is useless."""
 
 
 class QuorumRegistration:
-    """Registration of this process; on the loop's thread. A `PublisherListener`."""
+    """The registration of this process; used on the loop's thread. A `PublisherListener`."""
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class QuorumRegistration:
         """The broker epoch in the metadata that this broker has applied; -1 if that metadata has none."""
         return self._epoch
 
-    # --- what the publisher says --------------------------------------------------------------------------------------
+    # --- calls of the publisher
+    # -----------------------------------------------------------------------------------------
 
     def registered(self, broker_epoch: int) -> None:
         """Begin a new broker epoch."""
@@ -100,7 +101,7 @@ class QuorumRegistration:
     # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def on_life(self, lives: Callable[[int], None]) -> None:
-        """Call `lives` with each new broker epoch, before the first order for it."""
+        """Call `lives` with each new broker epoch, before the first order for that epoch."""
         self._lives = lives
 
     async def register(
@@ -137,7 +138,7 @@ class QuorumRegistration:
             return registered.epoch
 
     async def judged(self) -> None:
-        """Do nothing: the decision about the registration has already processed which records may be lost."""
+        """Do nothing: the decision about the registration has already processed the possible loss of records."""
 
     def stay(
         self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str, registered: Callable[[int], None]
@@ -165,7 +166,7 @@ class QuorumRegistration:
         try:
             await self._controller.submit(BrokerHeartbeat(self._broker_id, self._epoch, self._applied), HEARTBEAT_MS)
         except KafkaError as error:
-            # Ignore the error: if the registration has ended, the metadata log says so.
+            # Ignore the error: if the registration has ended, the metadata log shows it.
             log.debug("heartbeat failed: %s", error)
 
     async def _register_again(self) -> None:
@@ -180,17 +181,17 @@ class QuorumRegistration:
         log.warning("registered again after the registration was lost broker_epoch=%d", epoch)
 
     def stop_staying(self) -> None:
-        """Stop registering again, because this broker is about to leave."""
+        """Stop registering again, because this broker is about to stop."""
         self._staying = False
 
     async def leave(self, *, complete: bool) -> None:
-        """Unregister. Call it when everything is on disk: the next start then reports no loss. Raises KafkaError."""
+        """Unregister after everything is on disk: the next start then reports no loss. Raises KafkaError."""
         self.stop_staying()
         await self.stop()
         await self._controller.submit(StopBroker(self._broker_id, self._epoch, complete), LEAVE_MS)
 
     async def stop(self) -> None:
-        """Send no more heartbeats."""
+        """Stop sending heartbeats."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Client quotas on this broker: this module passes the controller's changes to native code, in order."""
+"""Passes the controller's changes of client quotas to native code, in order."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ class ClientQuotas:
         """The addresses of host names that have a quota, resolved when the quota was set."""
 
     async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Apply the quotas to requests that start later. If a throttled client no longer exceeds its quota, it
-        continues.
-        """
+        """Apply the quotas to requests that start later. A throttled client continues if it no longer exceeds its
+        quota."""
         full = isinstance(change, ClusterImage)
         changed = [(_user(name), user.config) for name, user in change.users.items()]
         changed += [
@@ -125,7 +124,7 @@ def _is_address(text: str) -> bool:
 
 
 async def _resolved(name: str) -> tuple[str, ...]:
-    """Return the present addresses of a name, as Kafka resolves it."""
+    """Return the current addresses of a name, as Kafka resolves it."""
     name = without_brackets(name)
     if _is_address(name):
         return (name,)

@@ -100,12 +100,12 @@ class ReplicaManager:
         self._log_ends = log_ends
         self._hosted = HostedReplicas()
         self._settled: dict[tuple[Uuid, int], int] = {}
-        """Replicas that are not in service because an order was refused or stopped them: the leader epoch until which
-        that holds."""
+        """Replicas that are not in service because an order was refused or stopped them, with the leader epoch up to
+        which that holds."""
         self._turn = asyncio.Lock()
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
-        """Take the result of the scan of the log directories at start. Call it before the first request."""
+        """Store the result of the scan of the log directories at start. Call it before the first request."""
         self._strays.found(local)
 
     async def stop(self) -> None:
@@ -129,18 +129,17 @@ class ReplicaManager:
         return self._strays.ids_at(name, partition)
 
     def settled_epoch(self, topic_id: Uuid, partition: int) -> int:
-        """Return the leader epoch up to which a replica is rightly not in service; -1: no order said so."""
+        """Return the leader epoch up to which an order has put a replica out of service; -1 if no order did."""
         return self._settled.get((topic_id, partition), -1)
 
     def _refused(self, topic_id: Uuid, partition: int, leader_epoch: int) -> None:
-        """Note that an order was refused: the controller knows that the replica is not in service."""
+        """Record that an order was refused: the controller knows that the replica is not in service."""
         if self._hosted.epoch(topic_id, partition) is None:
             self._settled[topic_id, partition] = max(leader_epoch, self.settled_epoch(topic_id, partition))
 
     def _take_out(self, topic_id: Uuid, partition: int, leader_epoch: int = -1) -> None:
-        """Note that a replica was stopped, in `leader_epoch` or, if negative, in all epochs known so far. Until
-        UpdateMetadata arrives the view still has the replica.
-        """
+        """Record that a replica was stopped, in `leader_epoch` or, if negative, in all epochs known so far. The view
+        still has the replica until UpdateMetadata arrives."""
         served = self._hosted.epoch(topic_id, partition)
         topic = self._view.image.topic_by_id(topic_id)
         if leader_epoch < 0 and topic is not None and partition < len(topic.partitions):
@@ -163,10 +162,9 @@ class ReplicaManager:
     async def apply_again(
         self, request: LeaderAndIsrRequest, still_due: Callable[[], bool]
     ) -> LeaderAndIsrResponse | None:
-        """Execute a lost order again, as `leader_and_isr` does. When the order's turn comes, call `still_due`; if it
+        """Execute a lost order again, as `leader_and_isr` does. Call `still_due` when it is the order's turn. If it
         returns False, do nothing and return None: StopReplica may have staged a replica meanwhile, and the replica must
-        not come back.
-        """
+        not come back."""
         async with self._turn:
             return await self._leader_and_isr(request) if still_due() else None
 
@@ -191,7 +189,7 @@ class ReplicaManager:
         replaced: list[tuple[Uuid, int]] = []
         defaults = resolve_topic_configs({}, self._config)
         for topic in request.topic_states:
-            # Topics without their own settings share one dict, which native code parses only once.
+            # Topics without their own settings share one dict, so native code parses it only once.
             known = self._view.image.topic_by_id(topic.topic_id)
             own = {} if known is None else known.config
             config = resolve_topic_configs(own, self._config) if own else defaults
@@ -228,7 +226,7 @@ class ReplicaManager:
         return to_open, replaced
 
     def _check(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> int:
-        """Return NONE, or the error because of which the order must not be executed."""
+        """Return NONE, or the error with which to refuse the order."""
         name, partition = topic.topic_name, state.partition_index
         if topic.topic_id == Uuid.ZERO:
             # Kafka sends ZERO for topics before their migration. Here every topic gets its id before LeaderAndIsr.
@@ -248,9 +246,8 @@ class ReplicaManager:
     async def _make_room(
         self, to_open: list[_ReplicaToOpen], replaced: list[tuple[Uuid, int]], outcome: _Outcome
     ) -> list[_ReplicaToOpen]:
-        """Stage local incarnations for their successors. If staging fails for a partition, its old incarnation stays in
-        service. Return the orders whose partitions can be opened.
-        """
+        """Stage local incarnations to make room for their successors. If staging fails for a partition, its old
+        incarnation stays in service. Return the orders whose partitions can be opened."""
         names = {topic_id: self._hosted.name(topic_id) or "" for topic_id, _ in replaced}
         codes = await self._put_aside(
             [StopOrder(topic_id, partition, leader_epoch=-1, delete=True) for topic_id, partition in replaced], names
@@ -335,9 +332,8 @@ class ReplicaManager:
             )
 
     async def _put_aside(self, orders: list[StopOrder], names: Mapping[Uuid, str]) -> list[int]:
-        """Stop replicas, and concurrently store the delays of the deleted ones: the name can be used again when both
-        are done.
-        """
+        """Stop replicas, and concurrently store the delays of the deleted ones. The name can be used again when both
+        are done."""
         _, codes = await asyncio.gather(self._staging.promise(names, self._delay_ms), self._stop(orders))
         self._staging.staged(names)
         return codes
@@ -408,8 +404,7 @@ class ReplicaManager:
 
     async def _hidden(self, unseen: set[tuple[Uuid, int]]) -> Collection[tuple[Uuid, int]]:
         """Return the replicas whose data may be in an offline log directory: they are neither in service nor staged.
-        They count as not staged until the directory is online again or removed from `log.dirs`.
-        """
+        They count as not staged until the directory is online again or is removed from `log.dirs`."""
 
         def look() -> Collection[tuple[Uuid, int]]:
             if not any(directory.error_code for directory in self._native.log_dirs.describe()):
@@ -425,9 +420,8 @@ class ReplicaManager:
     # --- RestoreReplicas ----------------------------------------------------------------------------------------------
 
     async def restore_replicas(self, request: RestoreReplicasRequest) -> RestoreReplicasResponse:
-        """Move staged data back to its place, without serving it (undelete). Refuse data whose removal has begun. If
-        the data is already back, that is a success.
-        """
+        """Move staged data back to its place without serving it (undelete). Refuse data whose removal has begun. Return
+        success if the data is already back."""
         async with self._turn:
             return await self._restore_replicas(request)
 

@@ -1,10 +1,10 @@
 """`RoleReconciler`: compares the metadata that this broker shows about its own partitions with their roles in native
 code, and repairs differences.
 
-The controller's messages arrive in order: the broker answers a partition's LeaderAndIsr before it applies its
-UpdateMetadata. When clients see a leader epoch, the local replica therefore has that epoch already, and accepts records
-if it leads. If it does not, an order was lost or refused, or a fence was not lifted. The broker then builds the order
-again from its own view and executes it like one from the controller.
+The controller's messages arrive in order: the broker answers a partition's LeaderAndIsr before it applies the
+partition's UpdateMetadata. When clients see a leader epoch, the local replica therefore has that epoch already, and a
+leader accepts records. Otherwise an order was lost or refused, or a fence was not lifted. The broker then builds the
+order again from its own view and executes it like an order from the controller.
 
 The work is bounded: `TURN_PARTITIONS` at a time, and at most 1/`REST_FACTOR` of the loop's time.
 """
@@ -92,7 +92,7 @@ def wrong_role(shown: PartitionImage, role: PartitionRole | None, broker_id: int
 
 
 class RoleReconciler:
-    """The role reconciliation of one broker; on the loop's thread."""
+    """The role reconciliation of one broker; used on the loop's thread."""
 
     def __init__(
         self,
@@ -124,11 +124,11 @@ class RoleReconciler:
         self.wrong: tuple[Mismatch, ...] = ()
         """Differences that two passes have found and the last pass did not repair."""
         self._tried: dict[Mismatch, tuple[float, float]] = {}
-        """By difference: the time from which its order may be executed again, and the pause after that."""
+        """Difference → the time from which its order may be executed again, and the pause after that."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin. Call it when the broker has received the controller's complete state."""
+        """Start. Call it when the broker has received the controller's complete state."""
         self._task = asyncio.create_task(self._run(), name="role-reconciliation")
 
     async def stop(self) -> None:
@@ -153,12 +153,11 @@ class RoleReconciler:
             self._tried = {place: tried for place, tried in self._tried.items() if tried[0] + RETRY_MAX_S > now}
 
     async def reconcile(self) -> float:
-        """Run one pass, and repair the differences that the previous pass found, too. Return the seconds that the
-        comparison took.
-        """
+        """Run one pass, and repair the differences that the previous pass found as well. Return the duration of the
+        comparison in seconds."""
         loop = asyncio.get_running_loop()
-        # Use the controller epoch of the previous pass. For the current epoch, the receiver of the image ends fences
-        # itself, perhaps at this moment.
+        # Use the controller epoch of the previous pass. For the current epoch, the receiver of the image ends the
+        # fences itself, perhaps at this moment.
         left = await self._closing.expire(self._controller_epoch)
         self._controller_epoch = self._view.image.controller_epoch
         if left:
@@ -191,7 +190,7 @@ class RoleReconciler:
                 continue
             seen = shown.partitions[index]
             if (seen.leader, seen.leader_epoch) != (partition.leader, partition.leader_epoch):
-                # An order of the controller is on its way.
+                # The controller's own order is on its way.
                 continue
             if roles is None:
                 roles = {role.partition: role for role in self._partitions.roles(topic.topic_id)}

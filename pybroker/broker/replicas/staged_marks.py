@@ -37,13 +37,12 @@ class StagedMarks(Protocol):
     """The marks of one broker."""
 
     async def load(self) -> dict[Uuid, znodes.StagedNode]:
-        """Return all marks. Remove damaged marks: their data gets a new deadline."""
+        """Return all marks. Remove damaged marks: their data then gets a new deadline."""
         ...
 
     async def write(self, marks: Mapping[Uuid, znodes.StagedNode], known: Iterable[Uuid]) -> None:
-        """Write marks. For the topics in `known`, marks exist already. Wait as long as nothing can be written: data
-        must not be moved without a deadline.
-        """
+        """Write marks; `known`: the topics that already have one. Wait as long as nothing can be written: data must not
+        be moved without a deadline."""
         ...
 
     async def replace(self, marks: Mapping[Uuid, znodes.StagedNode]) -> None:
@@ -51,7 +50,7 @@ class StagedMarks(Protocol):
         ...
 
     async def forget(self, topic_id: Uuid) -> None:
-        """Remove a mark. Wait like `write`."""
+        """Remove a mark. Wait like `write` while nothing can be written."""
         ...
 
     async def deletion(self, topic_id: Uuid) -> DeletionHead | None:
@@ -67,7 +66,7 @@ class StoredMarks:
         self._path = f"{znodes.STAGED}/{broker_id}"
 
     async def load(self) -> dict[Uuid, znodes.StagedNode]:
-        """Read the nodes."""
+        """Read the marks' znodes."""
         await ensure_path(self._store, self._path)
         marks: dict[Uuid, znodes.StagedNode] = {}
         for path, node in (await self._store.subtree(self._path)).items():
@@ -80,7 +79,7 @@ class StoredMarks:
         return marks
 
     async def write(self, marks: Mapping[Uuid, znodes.StagedNode], known: Iterable[Uuid]) -> None:
-        """Write nodes."""
+        """Write the marks' znodes."""
         there = set(known)
         operations = [
             (Set if topic_id in there else Create)(f"{self._path}/{topic_id}", node.encode())
@@ -108,12 +107,12 @@ class StoredMarks:
         return (Create if there is None else Set)(operation.path, operation.data)
 
     async def replace(self, marks: Mapping[Uuid, znodes.StagedNode]) -> None:
-        """Set nodes."""
+        """Replace the marks' znodes."""
         for part in in_parts([Set(f"{self._path}/{topic_id}", node.encode()) for topic_id, node in marks.items()]):
             await self._store.multi(part)
 
     async def forget(self, topic_id: Uuid) -> None:
-        """Delete the node."""
+        """Delete the mark's znode."""
         while True:
             try:
                 await self._store.delete(f"{self._path}/{topic_id}")
@@ -125,7 +124,7 @@ class StoredMarks:
             return
 
     async def deletion(self, topic_id: Uuid) -> DeletionHead | None:
-        """Read the record."""
+        """Read the deletion record."""
         path = znodes.deletion_path(topic_id)
         node = await get_or_none(self._store, path)
         try:
@@ -144,11 +143,11 @@ class LoggedMarks:
         self._broker_id = broker_id
 
     async def load(self) -> dict[Uuid, znodes.StagedNode]:
-        """Return the marks of the image, when the image has the registration of this run or a later state."""
+        """Return the marks of the image, once the image contains the registration of this run."""
         return dict(self._view.image.staged.get(self._broker_id, {}))
 
     async def write(self, marks: Mapping[Uuid, znodes.StagedNode], known: Iterable[Uuid]) -> None:
-        """Submit the marks until the controller has them."""
+        """Submit the marks; retry until the controller has them."""
         del known
         if marks:
             await self._until_taken(MarkStaged(self._broker_id, staged=marks))
@@ -162,7 +161,7 @@ class LoggedMarks:
                 raise UnavailableError(str(error)) from error
 
     async def forget(self, topic_id: Uuid) -> None:
-        """Submit the removal until the controller has it."""
+        """Submit the removal; retry until the controller has it."""
         await self._until_taken(MarkStaged(self._broker_id, removed=(topic_id,)))
 
     async def _until_taken(self, event: MarkStaged) -> None:

@@ -1,15 +1,15 @@
 """Staged replicas: data of deleted topics in `deleting/`. It is removed after `delete.topic.delay.ms`, never earlier.
 
-The delay begins when the data has been moved. The broker stores its promise before it confirms the move, so the
-controller knows of all staged data; it stores the beginning of the delay within a second (`NOTE_MS`). If the broker is
-killed in between, the full delay begins at the next start; the same applies to a directory without a promise. The delay
-counts in monotonic time. It continues across restarts of the broker while the machine runs (same boot id), so changing
-the wall clock has no effect. After a restart of the machine, wall time determines the rest, never more than the whole
-delay.
+The delay begins when the data has been moved. The broker stores the deadline before it confirms the move, so the
+controller knows of all staged data. It stores the beginning of the delay within a second (`NOTE_MS`). If the broker is
+killed in between, the full delay begins at the next start; the same applies to a directory without a stored deadline.
+The delay counts in monotonic time. It continues across restarts of the broker while the machine runs (same boot id), so
+changing the wall clock has no effect. After a restart of the machine, wall time determines the rest, never more than
+the whole delay.
 
 In a cluster, the broker reads the store again when the delay ends: the topic may have been undeleted, or a replica of
 it may be assigned to this broker again. Before the first removal, the controller closes the deletion, so that no
-undelete finds only half of the data. Data of unknown topics has no deadline.
+undelete can find only half of the data. Data of unknown topics has no deadline.
 """
 
 from __future__ import annotations
@@ -43,12 +43,11 @@ RETRY_MS = 60_000
 """Delay after a failed removal (permissions, a busy disk)."""
 
 NOTE_MS = 1_000
-"""Time by which storing the beginning of a delay is postponed, so that one write stores several: creating a topic again
-must not wait for that write.
-"""
+"""Time for which the beginning of a delay may stay unstored, so that one write stores several. Recreating a topic must
+not wait for that write."""
 
 UNKNOWN = "of unknown name"
-"""The name in log lines if no deletion of that id is stored, because an operator put the directory there."""
+"""The name in log lines if no deletion of that id is stored, because an operator put the directory in `deleting/`."""
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -63,7 +62,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 class Reports(Protocol):
-    """Receiver of the staged data that waits for an operator (`replicas.stray_reports.StrayReports`)."""
+    """The receiver of reports about staged data that waits for an operator (`replicas.stray_reports.StrayReports`)."""
 
     def report(self, topics: Iterable[tuple[Uuid, str]]) -> None:
         """Report staged topics with these names."""
@@ -139,7 +138,7 @@ class Staging:
         """Read the stored deadlines. Call it before anything is staged."""
         self._nodes |= await self._marks.load()
         await self._count_on()
-        for topic_id in list(self._nodes):  # While this waits, other tasks may promise a deadline.
+        for topic_id in list(self._nodes):  # Other tasks may store a deadline during this await.
             record = await self._marks.deletion(topic_id)
             if record is not None and record.state == UNDELETING:
                 self._held.add(topic_id)
@@ -169,15 +168,13 @@ class Staging:
 
     async def taken_over(self, delay_ms: int) -> None:
         """Ensure that all data in `deleting/` has a deadline. Call it before this broker reports that a topic has no
-        data left: the broker may have been killed between a move and its promise.
-        """
+        data left: the broker may have been killed after it moved data and before it stored the deadline."""
         if not self._started:
             await self.take_over(delay_ms)
 
     async def take_over(self, delay_ms: int) -> set[Uuid]:
-        """Give each topic with data in `deleting/` but without a promise its whole delay from now, or no deadline if it
-        is unknown. Return the topics of all data there.
-        """
+        """Give each topic with data in `deleting/` but without a stored deadline its whole delay from now, or no
+        deadline if the topic is unknown. Return the topics of all data in `deleting/`."""
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
         found = {
             (directory.topic_id, directory.partition) for directory in directories if directory.topic_id is not None
@@ -249,7 +246,7 @@ class Staging:
             if node is None or node.endless or topic_id in self._held:
                 continue
             if node.promised:
-                # The delay begins after the move. The move ended between the promise and now.
+                # The delay begins after the move. The move ended between the call of `promise` and now.
                 node = self._counted(node.topic, node.remove_after_ms - node.staged_ms, promised=False)
                 self._nodes[topic_id] = node
                 if not self._moved:
@@ -267,7 +264,7 @@ class Staging:
         self._wake.set()
 
     def _counted(self, name: str, left_ms: int, *, promised: bool) -> znodes.StagedNode:
-        """Return a node with a delay that begins now."""
+        """Return the mark with a delay that begins now."""
         now_ms = self._clock.wall_ms()
         return znodes.StagedNode(
             name, now_ms, now_ms + left_ms, self._boot, self._clock.monotonic_ms(), left_ms, promised
@@ -410,7 +407,7 @@ class Staging:
         for topic_id in due:
             at = self._due.get(topic_id)
             if at is None or at > self._clock.monotonic_ms():
-                # The topic was promised again since this round began, so the data staged since has its own deadline.
+                # `promise` was called again since this round began, so the data staged since has its own deadline.
                 continue
             await self._remove_topic(topic_id, at, by_topic.get(topic_id, []))
 
@@ -435,7 +432,7 @@ class Staging:
                 self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
             return
         if self._due.get(topic_id) != at:
-            # The topic was promised again while files were removed, so more of its data will be staged.
+            # `promise` was called again while files were removed, so more data of the topic will be staged.
             return
         name = self._nodes[topic_id].topic or UNKNOWN
         log.info("removed %d bytes of deleted topic %s (id %s)", freed, name, topic_id)
@@ -451,7 +448,7 @@ class Staging:
         try:
             evidence, closed = await self._known.in_store(topic_id, [directory.partition for directory in directories])
             if evidence is Evidence.DEAD and not closed:
-                # When a broker has removed data, no undelete may begin any more.
+                # Once a broker has removed data, no undelete may begin.
                 await self._close(topic_id)
                 evidence, closed = await self._known.in_store(
                     topic_id, [directory.partition for directory in directories]

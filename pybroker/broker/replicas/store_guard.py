@@ -1,5 +1,5 @@
-"""Detection of a metadata store that was wiped or restored from a backup: such a store lacks live topics, and shows
-changes as valid that were undone later. (`metadata.store_history` describes the detection.)
+"""Detects that the metadata store was wiped or restored from a backup: the store then lacks live topics, and contains
+changes that were undone later. (`metadata.store_history` describes the detection.)
 
 The file `cluster-seen` in the first log directory records the last state of the store's history that this broker has
 seen; it is at most a second old. The broker compares it with the store at start, before it takes part in a controller
@@ -49,7 +49,7 @@ class _File(msgspec.Struct):
     word: str
     decision: int
     accepted: list[str] = []
-    """Ids of earlier acceptances. If a backup contains an acceptance, that one must not accept the backup."""
+    """Ids of earlier acceptances. A backup may contain an earlier acceptance, which must not accept that backup."""
 
 
 async def acceptance(store: MetadataStore) -> Acceptance | None:
@@ -59,7 +59,7 @@ async def acceptance(store: MetadataStore) -> Acceptance | None:
 
 
 class StoreGuard:
-    """Compares the store with the recorded history. Belongs to the loop's thread."""
+    """Compares the store with the recorded history; used on the loop's thread."""
 
     def __init__(self, store: MetadataStore, directory: Path) -> None:
         """`directory` is the first log directory."""
@@ -104,7 +104,7 @@ class StoreGuard:
         if said is not None and (noted is None or said.id not in noted.accepted):
             if reason is not None:
                 log.warning("an operator accepted a metadata store that was set back: %s", reason)
-            # The operator has accepted the store, so the earlier state no longer counts.
+            # The operator has accepted the store, so the recorded history no longer counts.
             accepted = [*(() if noted is None else noted.accepted), said.id]
             self._write(_File(-1, "", -1, accepted))
         elif reason is not None:
@@ -116,14 +116,14 @@ class StoreGuard:
     # --- recording ----------------------------------------------------------------------------------------------------
 
     async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Schedule a record of the changed cluster. If the controller is new, record immediately."""
+        """Schedule a write of the changed history. If the controller is new, write immediately."""
         del change
         if after.controller_epoch != before.controller_epoch:
             await self._note()
         self._changed.set()
 
     def start(self) -> None:
-        """Begin to record the history."""
+        """Start to record the history."""
         self._task = asyncio.create_task(self._run(), name="store-guard")
 
     async def stop(self) -> None:
@@ -143,7 +143,7 @@ class StoreGuard:
 
     async def _note(self) -> None:
         try:
-            # Read the decision first, then the terms: if decisions are made in between, they belong to a term read here
+            # Read the decision first, then the terms. If decisions are made in between, they belong to a term read here
             # or to a later one.
             counted = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data)
             offices = decode_terms((await self._store.get(znodes.OFFICES)).data)

@@ -1,9 +1,9 @@
-"""Evidence about the topic of a directory: proof that the topic is dead, proof that it is on other brokers, or no
-proof.
+"""Collects evidence about the topic of a stray directory: proof that the topic is dead, proof that it is on other
+brokers, or no proof.
 
-In a cluster the view is complete: before a controller sends anything, it loads everything, and it loads after its own
-first write, so from a server that is up to date. A single broker reads the store itself, because the store also has
-unreadable deletion records: the path of such a record proves that the id is dead.
+In a cluster the view is complete: before a controller sends anything, it loads everything. It loads after its own first
+write, and therefore from a server that is up to date. A single broker reads the store itself, because the store also
+has unreadable deletion records: the path of such a record proves that the id is dead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StoredTopic(NamedTuple):
 
     evidence: Evidence
     closed: bool = False
-    """True if no undelete can need the data any more."""
+    """True if no undelete can need the data."""
 
 
 class TopicEvidence:
@@ -63,7 +63,8 @@ class TopicEvidence:
         self.complete = complete
 
     def is_of(self, controller_epoch: int) -> bool:
-        """Return whether the view comes from this controller, so that its FULL request can be compared with it."""
+        """Return whether the view comes from this controller. Only then can the controller's FULL request be compared
+        with the view."""
         return not self.complete or self._view.image.controller_epoch == controller_epoch
 
     async def of(self, replicas: Iterable[Replica]) -> dict[Replica, Evidence]:
@@ -86,7 +87,7 @@ class TopicEvidence:
             return Evidence.RETURNING
         topic = image.topic_by_id(replica.topic_id)
         if topic is None:
-            # If the nodes of a topic are unreadable, it may be the topic with the missing id.
+            # A topic with unreadable nodes may be the topic with the missing id.
             damaged = image.damaged and (replica.name is None or replica.name in image.damaged)
             return Evidence.HERE if damaged else Evidence.NOTHING
         if replica.name is not None and replica.name != topic.name:
@@ -98,16 +99,16 @@ class TopicEvidence:
         return Evidence.HERE if there else Evidence.ELSEWHERE
 
     def delay_max_ms(self, topic_id: Uuid) -> int | None:
-        """If an administrator has shortened how long data of a deleted topic stays after staging, return the limit."""
+        """Return the limit that an administrator has set for the time a deleted topic's data stays after staging; None
+        without one."""
         record = self._view.image.deletions.get(topic_id)
         if record is None or record.state not in DEAD_STATES or record.delay_max_ms < 0:
             return None
         return record.delay_max_ms
 
     async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
-        """Read the store before data is removed, because the view may be behind. ELSEWHERE is returned only if it
-        applies to all these partitions. Only in a cluster.
-        """
+        """Read the store before data is removed, because the view may be out of date. ELSEWHERE is returned only if it
+        applies to all these partitions. Only in a cluster."""
         assert self._store is not None
         await self._store.sync()
         path = znodes.deletion_path(topic_id)
@@ -157,7 +158,7 @@ class LoggedTopics(TopicEvidence):
         self._controller = controller
 
     async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
-        """Look into the image after it has everything that was decided before. Raises KafkaError."""
+        """Read the image after it contains every change that was decided before. Raises KafkaError."""
         await self._controller.catch_up()
         image = self._view.image
         record = image.deletions.get(topic_id)

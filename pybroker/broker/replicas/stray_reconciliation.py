@@ -73,7 +73,7 @@ class FoundDirectory(NamedTuple, Generic[_Id]):
 
 
 class Claim(NamedTuple, Generic[_Id]):
-    """The request's claim on the directory's place."""
+    """The request's claim to the directory's place."""
 
     topic_id: _Id
     leader_epoch: int
@@ -85,9 +85,8 @@ class Claim(NamedTuple, Generic[_Id]):
 
 def succeeds(leader_epoch: int, last_epoch: int) -> bool:
     """Return whether an incarnation that begins with `leader_epoch` is certainly later than another one, whose highest
-    local leader epoch is `last_epoch`. It is if its epoch is higher, because the leader epochs of a name only grow.
-    This holds for LeaderAndIsr of every type, for partitions in service and for directories.
-    """
+    local leader epoch is `last_epoch`. It is later if `leader_epoch` is higher, because the leader epochs of a name
+    only grow. This holds for LeaderAndIsr of every type, for partitions in service and for directories."""
     return leader_epoch > last_epoch
 
 

@@ -1,7 +1,8 @@
-"""Stray replicas: directories found by the scan at start that no request has named yet, or that a request has named
-with another id. If a request is FULL, replicas in service that it does not name are stray, too.
+"""Stray replicas: directories that the scan at start found and that no request has named yet, or that a request has
+named with another id. Replicas in service that a FULL request does not name are stray, too.
 
-`reconcile.decide` decides about each, with the `evidence` about its topic. This module executes the outcomes:
+`stray_reconciliation.decide` decides about each of them, with the evidence about its topic (`stray_evidence`). This
+module executes the outcomes:
 
 | outcome | what happens |
 |---|---|
@@ -42,7 +43,7 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 STAGED_MIN = 10
-"""Up to this number, replicas may be staged whatever share of the local partitions they are."""
+"""Up to this number, replicas may be staged regardless of their share of the local partitions."""
 
 Place = tuple[str, int]
 """Topic name and partition."""
@@ -69,7 +70,7 @@ def _place(directory: LocalPartition) -> Place:
 
 
 class _Candidate(msgspec.Struct, frozen=True):
-    """A replica to decide about."""
+    """A replica about which `stray_reconciliation.decide` decides."""
 
     place: Place
     partition: int
@@ -94,7 +95,7 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 class _Plan:
-    """The actions gathered from single decisions."""
+    """The actions that result from the single decisions."""
 
     def __init__(self) -> None:
         self.proven: list[_Candidate] = []
@@ -127,11 +128,11 @@ class Strays:
 
     @property
     def any(self) -> bool:
-        """Whether some directories have not been named by a request."""
+        """Whether there are directories that no request has named."""
         return bool(self._by_place)
 
     def found(self, local: Sequence[LocalPartition]) -> None:
-        """Take the result of the scan."""
+        """Store the result of the scan."""
         self._count = len(local)
         for directory in local:
             self._by_place.setdefault(_place(directory), []).append(directory)
@@ -169,9 +170,8 @@ class Strays:
     async def settle(
         self, request: LeaderAndIsrRequest, hosted: HostedReplicas, stop: Stop, staging: Staging, delay_ms: int
     ) -> list[tuple[Uuid, int]]:
-        """Settle stray replicas before a request is applied: claim, adopt or stage them. A FULL request settles all of
-        them. `stop` stops partitions that are in service. Return the partitions that are no longer in service.
-        """
+        """Claim, adopt or stage stray replicas before a request is applied. A FULL request leaves none of them
+        undecided. `stop` stops partitions that are in service. Return the partitions that are no longer in service."""
         full = request.type == LeaderAndIsrType.FULL
         if full and not self._known.is_of(request.controller_epoch):
             log.error(
@@ -204,7 +204,7 @@ class Strays:
     def _claimed(
         self, request: LeaderAndIsrRequest, hosted: HostedReplicas, claims: dict[Place, Claim[Uuid]], *, full: bool
     ) -> Iterable[_Candidate]:
-        """Yield the replicas at a place where the request has another id, and the replicas without an id."""
+        """Yield the replicas at places that the request claims for another id, and the replicas without an id."""
         for topic in request.topic_states:
             for state in topic.partition_states:
                 index = state.partition_index
@@ -413,7 +413,7 @@ class Strays:
 
 
 def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
-    """Return the reason why a place cannot be used while this replica is there."""
+    """Return the reason why a place cannot be used while this replica is in it."""
     if one.topic_id is None:
         why = f"it has no {partition_metadata.FILE_NAME}"
         if one.directory is not None and one.directory.problem:
@@ -427,9 +427,8 @@ def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
 
 
 def _refusal(directory: LocalPartition, first_id: bool) -> str | None:
-    """Return the reason why a directory must not take an id, or None if it may. `first_id` is true if its topic has
-    just got its first id.
-    """
+    """Return the reason why a directory must not take an id, or None if it may. `first_id` is true if the topic has
+    just got its first id."""
     path = Path(directory.directory)
     try:
         if partition_metadata.read(path) is not None:

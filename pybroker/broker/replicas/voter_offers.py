@@ -16,13 +16,13 @@ from pybroker.native_quorum import QuorumStatus
 log = logging.getLogger(__name__)
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 1.0
-"""First and longest pause between two offers to one leader; each is twice as long as the one before."""
+"""First and longest pause between two offers to one leader. Each pause is twice as long as the previous one."""
 OFFER_MS = 1_000
 """Time limit of one offer."""
 
 
 class VoterOffers:
-    """Of one broker; on the loop's thread."""
+    """The offers of one broker; used on the loop's thread."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class VoterOffers:
         membership: VoterMembership,
         offers: bool,
     ) -> None:
-        """`offers`: the broker offers itself; otherwise it only remembers whether it is a voter."""
+        """`offers`: whether the broker offers itself. If not, it only records whether it is a voter."""
         self._controller = controller
         self._broker_id = broker_id
         self._directory_id = directory_id
@@ -48,11 +48,11 @@ class VoterOffers:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start to offer."""
         self._task = asyncio.create_task(self._run(), name="voter-offers")
 
     async def stop(self) -> None:
-        """Offer no more."""
+        """Stop offering."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -64,7 +64,7 @@ class VoterOffers:
             status, epoch = self._status(), self._broker_epoch()
             votes = self._membership.observe(status)
             if status.epoch != term or epoch < 0:
-                # A new leader knows of no offers.
+                # A new leader knows no earlier offers.
                 pause_s, term = PAUSE_S_MIN, status.epoch
             if self._offers and not votes and not self._membership.removed and epoch >= 0:
                 event = OfferVoter(self._broker_id, epoch, self._directory_id, self._addresses)

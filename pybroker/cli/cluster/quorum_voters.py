@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def status(target: Target) -> None:
     """Show the leader, the voters and the observers.
 
-    The lag is the number of records that a replica lacks. Times are those of the last fetch, and of the last moment at
-    which the replica had everything.
+    The lag is the number of records that a replica lacks. The times are those of the replica's last fetch, and of the
+    last moment at which it had every record.
     """
     run(_status(target))
 
@@ -32,7 +32,7 @@ def status(target: Target) -> None:
 @click.argument("broker", type=int, shell_complete=broker_ids)
 @broker_options
 def add(broker: int, target: Target) -> None:
-    """Make BROKER, an observer, a voter."""
+    """Turn the observer BROKER into a voter."""
     run(_add(target, broker))
 
 
@@ -40,9 +40,9 @@ def add(broker: int, target: Target) -> None:
 @click.argument("broker", type=int, shell_complete=broker_ids)
 @broker_options
 def remove(broker: int, target: Target) -> None:
-    """Make BROKER, a voter, an observer.
+    """Turn the voter BROKER into an observer.
 
-    The broker goes on and keeps its replicas. It becomes a voter again only by `add`.
+    The broker keeps running and keeps its replicas. It becomes a voter again only by `add`.
     """
     run(_remove(target, broker))
 

@@ -31,7 +31,7 @@ def note_topics(group: ConsumerGroup, view: TopicView) -> bool:
 
 
 def meant_by(group: ConsumerGroup, view: TopicView, member_id: str) -> set[Uuid]:
-    """Return the topics that a member subscribes to. Raise KafkaError UNKNOWN_MEMBER_ID."""
+    """Return the topics to which a member subscribes. Raise KafkaError UNKNOWN_MEMBER_ID."""
     subscription = group.member(member_id).subscription
     found = (view.topic_id(name) for name in group.names_of(subscription.topics, subscription.regex))
     return {topic_id for topic_id in found if topic_id is not None}

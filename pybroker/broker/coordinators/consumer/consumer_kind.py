@@ -79,8 +79,8 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         return structs.replace(self._result(group, member, with_assignment=False), cacheable=self._rests(group))
 
     def _rests(self, group: ConsumerGroup) -> bool:
-        """Return whether the response stays the same as time passes: no regular expression has to be refreshed, and no
-        assignment interval ends."""
+        """Return whether the response stays the same while time passes: no regular expression has to be refreshed, and
+        no assignment interval ends."""
         age_ms = self._clock.wall_ms() - group.target_timestamp_ms
         return not group.regexes and age_ms >= self._settings.heartbeat_interval_ms(group.group_id)
 

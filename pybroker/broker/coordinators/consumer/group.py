@@ -110,7 +110,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
         self.note_subscribed()
 
     def may_give(self, partition: Partition, member_id: str) -> bool:
-        """Return whether no other member may be reading the partition."""
+        """Return whether no other member may be reading the partition, so that a member may get it."""
         return self.owners.get(partition, member_id) == member_id
 
     def target_of(self, member_id: str) -> frozenset[Partition]:

@@ -399,7 +399,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
             differs = removals.since(name, self.formed_at)
         elif known == Uuid.ZERO:
             # No member of this generation was assigned the current incarnation. If another incarnation had the name
-            # before, the offset may be a position in that one.
+            # before, the offset may be a position in the earlier incarnation.
             differs = not topics.had_name_alone(topic_id)
         else:
             differs = known != topic_id

@@ -357,7 +357,8 @@ class GroupCoordinator:
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def open_in(self, group_id: str, producer: tuple[int, int]) -> Watch | None:
-        """Observe whether the producer's transaction ends while the broker verifies that a commit belongs to it.
+        """Return a watch that observes whether the producer's transaction ends while the broker verifies that a commit
+        belongs to it.
 
         `producer`: (id, epoch). Return None if the transaction already has offsets in the group's partition: the broker
         has verified it then.
@@ -438,7 +439,7 @@ class GroupCoordinator:
                     shard.write_offset_tombstones(keys, partial(_note_tombstones, topic.name))
 
     def _bury(self, name: str, protected: Sequence[tuple[GroupShard, list[OffsetKey]]]) -> None:
-        """Write the tombstones of offsets that the controller has stored late."""
+        """Write the tombstones of offsets that the controller has stored after a delay."""
         for shard, keys in protected:
             obsolete = shard.unprotect(keys)
             if obsolete and any(known is shard for known in self.shards):

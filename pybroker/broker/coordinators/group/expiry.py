@@ -35,7 +35,7 @@ def expire(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> i
         shard.offsets.remove(key.group, topic_id, key.partition)
     if expired:
         shard.write_offset_tombstones([key for _, key in expired], lambda _: None)
-    # Keep this order of checks: a commit that completes between the last two is then found among the offsets.
+    # Keep this order of checks: a commit that completes between the last two checks is then found among the offsets.
     if (
         group.is_empty
         and not group.expects_members

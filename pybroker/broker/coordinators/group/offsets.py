@@ -43,8 +43,8 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
 
 KeepOffsetsOf = Callable[[Uuid, Sequence[Mapping[str, Any]], Callable[[], object]], Collection[tuple[str, int]]]
 """Called with the committed offsets of a topic that no longer exists, in the form of `kept_offset`, before they are
-dropped. Return group and partition of the offsets that only the offsets topic has; the callable is called when the
-deletion record has them. Must be quick: it blocks the event loop."""
+dropped. Returns the group and partition of each offset that only the offsets topic has, and a callable to be called
+when the deletion record has them. Must be quick: it blocks the event loop."""
 
 
 def kept_offset(group: str, partition: int, offset: CommittedOffset) -> Mapping[str, Any]:

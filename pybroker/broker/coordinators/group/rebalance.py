@@ -34,12 +34,12 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """Timeout of a new member's held JoinGroup, as in Kafka: the member cannot heartbeat before it knows its id."""
 
 PENDING_JOINS_MAX = 10_000
-"""Member ids that a group assigned and no client has used yet, at most; limits the memory of clients that only ask for
-ids."""
+"""Limit of member ids that a group has assigned and no client has used yet. It bounds the memory that clients can take
+by only asking for ids."""
 
 ID_RETURN_MS_MAX = 1_000
-"""How long a group's first rebalance waits, after its initial delay, for clients that were given a member id and have
-not joined with it.
+"""How long a group's first rebalance waits, after its initial delay, for clients that got a member id and have not
+joined with it.
 
 Without this wait, clients that start together would need a second rebalance, which waits for each member's heartbeat.
 """

@@ -292,7 +292,7 @@ class GroupShard(Shard[LoadedGroups]):
         return self.offsets.has_commit_in_flight(group_id) or bool(self.transactions.unstable_of(group_id))
 
     def count(self, offsets: list[Counting]) -> None:
-        """Store the offsets of a committed transaction, which become visible to readers."""
+        """Store the offsets of a committed transaction, which then become visible to readers."""
         for topic_id, key, value in offsets:
             if self._topics.topic_name(topic_id) is not None:
                 self.note_group(key.group)
@@ -440,10 +440,10 @@ class GroupShard(Shard[LoadedGroups]):
             group.formed_topics[name] = self._topics.topic_id(name) or Uuid.ZERO
 
     def _existed(self, group: ClassicGroup) -> dict[str, Uuid]:
-        """Return what `formed` would have recorded for a loaded generation, judging by timestamps.
+        """Return the incarnations that `formed` would have recorded for a loaded generation, judging by timestamps.
 
-        ZERO if the order is uncertain. A commit without a leader epoch then causes one rebalance that would not be
-        needed.
+        Return ZERO for a topic if the order is uncertain. A commit without a leader epoch then causes one unnecessary
+        rebalance.
         """
         ids: dict[str, Uuid] = {}
         for name in group.subscribed_topics or ():
@@ -455,7 +455,7 @@ class GroupShard(Shard[LoadedGroups]):
         return ids
 
     def emptied(self, group: ClassicGroup) -> None:
-        """Drop a group of which clients used nothing but a request for a member id."""
+        """Drop a group whose clients have only requested member ids and never joined."""
         if (
             group.state is ClassicGroupState.EMPTY
             and group.generation == 0
@@ -502,7 +502,7 @@ class GroupShard(Shard[LoadedGroups]):
         self._protected.update(keys)
 
     def unprotect(self, keys: Iterable[OffsetKey]) -> list[OffsetKey]:
-        """End `protect`; return the keys whose records are obsolete."""
+        """End `protect`; return the keys whose records are no longer needed."""
         self._protected.subtract(keys)
         free = [key for key in keys if self._protected[key] <= 0]
         for key in free:
@@ -512,7 +512,8 @@ class GroupShard(Shard[LoadedGroups]):
         return [key for key in free if key not in unstable and not self.offsets.has(key)]
 
     def is_protected(self, group_id: str, name: str, partition: int | None = None) -> bool:
-        """Return whether a commit has to wait; with partition None, whether one for any partition of the topic has."""
+        """Return whether a commit has to wait; with partition None, whether a commit for any partition of the topic has
+        to."""
         if not self._protected:
             return False
         if partition is not None:

@@ -78,8 +78,8 @@ class TransactionalOffsets:
         return pending
 
     def written(self, pending: PendingCommit, at: int) -> list[Counting]:
-        """Note that a commit is durable from log offset `at`. Return its offsets if the transaction has been committed
-        in the meantime."""
+        """Note that a commit is durable from log offset `at` on. Return its offsets if the transaction has been
+        committed in the meantime."""
         pending.at = at
         for where, committed in pending.markers:
             if where > at:

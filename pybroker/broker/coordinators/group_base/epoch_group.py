@@ -1,4 +1,4 @@
-"""What consumer, share and streams groups have in common: member epochs and a target assignment.
+"""The common parts of consumer, share and streams groups: member epochs and a target assignment.
 
     a change of members or topics ──► group epoch + 1
     group epoch > target epoch    ──► a new target assignment at the group epoch

@@ -1,5 +1,5 @@
-"""The interface for what differs between consumer, share and streams groups: records, membership, assignment, timeouts.
-"""
+"""The interface for the differences between consumer, share and streams groups: records, membership, assignment,
+timeouts."""
 
 from __future__ import annotations
 

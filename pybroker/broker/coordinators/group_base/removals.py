@@ -1,4 +1,4 @@
-"""Names of removed topics, in order of removal. By them, a generation detects that a name has a new topic id."""
+"""Names of removed topics, in order of removal. A generation uses them to detect that a name has a new topic id."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ class _Timer:
 class TimerWheel:
     """Timers, at most one per key. All times are monotonic; `advance` runs due timers.
 
-    `on_earlier(ms)` is called whenever the next `advance` has to run earlier than before; `ms` is its monotonic time.
+    `on_earlier(ms)` is called whenever the next `advance` has to run earlier than planned; `ms` is the new monotonic
+    time.
     """
 
     def __init__(self, clock: Clock, on_earlier: Callable[[int], None] | None = None) -> None:

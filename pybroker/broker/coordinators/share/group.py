@@ -138,7 +138,7 @@ class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
                 self._is_there(topic_id, topic)
 
     def made_anew(self, made: Mapping[Uuid, TopicState]) -> None:
-        """Note share states that the caller will initialize even if they exist."""
+        """Record that the caller will initialize share states even if they exist."""
         for topic_id, topic in made.items():
             self._is_there(topic_id, topic)
 

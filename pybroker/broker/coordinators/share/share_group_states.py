@@ -144,8 +144,8 @@ class ShareGroupStates:
                 # The topic may be undeleted later; its share states are then initialized anew.
                 draft.looked_at = -1
             if latest > group.epoch:
-                # A deleted group with the same id has left a share state. The group needs an epoch above that of the
-                # state; the next round initializes all share states in it.
+                # A deleted group with the same id has left a share state. This group needs an epoch above that of the
+                # old state; the next round initializes all share states in that epoch.
                 draft.epoch = max(draft.epoch, latest + 1)
             elif made:
                 draft.made(made)

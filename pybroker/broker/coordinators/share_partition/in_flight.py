@@ -248,7 +248,7 @@ class InFlight:
         return change
 
     def give_back(self, which: Callable[[Span], bool]) -> Change:
-        """Release the acquired records for which `which` returns True."""
+        """Release the acquired records for which `which` returns True, to make them available to other members."""
         change = Change()
         for span in self.spans:
             if span.state is ACQUIRED and span.coming is None and which(span):

@@ -73,7 +73,7 @@ class SharePartitionDependencies(msgspec.Struct, frozen=True):
 
 
 class SharePartition:
-    """`over`: called when the share partition has ended."""
+    """The delivery of one partition to one share group. `over`: called when the delivery has ended."""
 
     def __init__(
         self,
@@ -236,8 +236,8 @@ class SharePartition:
         return AcquiredBatch(records, rows(spans, batch_size), number, len(records))
 
     def _follow_log(self) -> bool:
-        """Adjust the table if the log now starts after, or ends before, records in flight; return whether the table
-        changed."""
+        """Adjust the table to the log: its start may have moved beyond records in flight, or its end before them.
+        Return whether the table changed."""
         ends = self._dependencies.log.offsets(self.key.topic_id, self.key.partition)
         if ends is None:
             return False

@@ -145,7 +145,8 @@ class ShareStateShard(Shard[LoadedShareState]):
                     self._snapshot(key, entry.coming, done)
                 return
         leader_epoch = 0 if entry is None else entry.coming.leader_epoch
-        # If the start offset is set, no record after it is complete. If it is not set, the count is not known either.
+        # If the start offset is set, no record after it is complete. If it is not set, the number of complete records
+        # is unknown.
         complete = NO_COUNT if start_offset == NO_OFFSET else 0
         self._snapshot(key, ShareState(state_epoch, start_offset, leader_epoch, complete), done)
 

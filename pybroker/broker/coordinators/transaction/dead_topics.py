@@ -198,7 +198,7 @@ class OwedMarkers:
                     "retrying to write a transaction marker to %s-%d: %s", write.part.topic, write.part.partition, code
                 )
         if write.markers:
-            # Read from the log whether the marker is there now.
+            # Read from the log whether the marker has been written.
             return False
         offsets = self._partitions.offsets(write.part.topic_id, write.part.partition)
         return offsets is not None and offsets.high_watermark >= write.until

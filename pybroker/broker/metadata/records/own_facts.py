@@ -1,4 +1,4 @@
-"""Data that no record of Kafka can express, collected into few NoOpRecords.
+"""Collects data that no record of Kafka can express into few NoOpRecords.
 
 The structs are filled by position, in the order of the schema: that is fast, and each new topic has such data.
 """
