@@ -181,8 +181,8 @@ class Dispatcher:
             if self._membership.answer_here(question):
                 return
         except Exception:
-            # If the question is dropped without an answer, the leader that asked it replies that the transaction cannot
-            # be verified now.
+            # Dropping the question without an answer is safe: the leader that asked it replies that the transaction
+            # cannot be verified now.
             log.exception("cannot verify a transaction: this is a bug in pybroker")
             return
         task = self._loop.create_task(self._membership.answer(question))

@@ -39,7 +39,7 @@ def is_by_client(record: logging.LogRecord) -> bool:
 
 
 def _is_by_member(record: logging.LogRecord) -> bool:
-    # Errors are no member's: the disk fails, or the broker has a bug.
+    # An error is never caused by a member: the disk fails, or the broker has a bug.
     return (record.name.startswith(COORDINATORS) and record.levelno < logging.ERROR) or hasattr(record, "by_member")
 
 

@@ -492,7 +492,7 @@ def make_plugin(name: str, value: Any) -> Any:
             value = getattr(import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
             raise ClientConfigError(f"{name}={value}: import failed: {error}") from error
-    # Instantiate a plug-in class. Any other class, such as `int`, is used as a function of bytes.
+    # Instantiate a plug-in class. Any other class, such as `int`, serves as a function of bytes.
     return value() if isinstance(value, type) and hasattr(value, "configure") else value
 
 
@@ -503,7 +503,7 @@ def _typed(key: ConfigKey, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             value = (value,)
         if any(not isinstance(each, str) for each in value):
-            return tuple(value)  # Plug-in objects, not texts.
+            return tuple(value)  # The value contains plug-in objects instead of text.
         value = ",".join(value)
     shown = "[hidden]" if key.sensitive else value
     if not isinstance(value, str | bool | int | float):

@@ -1,1 +1,1 @@
-"""What administrative requests do, independent of protocol versions."""
+"""The implementation of administrative requests, independent of protocol versions."""

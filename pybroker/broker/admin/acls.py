@@ -48,7 +48,8 @@ class AclAdmin:
     def describe(self, which: AclFilter) -> list[AclBinding]:
         """Return the entries that match. Raises KafkaError."""
         self._require_authorizer()
-        # As in Kafka: a number of a later protocol matches nothing, so that newer clients can ask for it.
+        # As in Kafka, a number of a later protocol version matches nothing, so newer clients can use such numbers in a
+        # filter.
         if 0 in (which.resource_type, which.pattern_type, which.operation, which.permission):
             raise KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN_ELEMENTS)
         if _has_unknown(which):
@@ -130,7 +131,7 @@ def _problem(binding: AclBinding) -> str | None:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not binding.name:
         return "Invalid empty resource name"
-    # As in Kafka, an empty type or name is an entry for a principal that does not exist.
+    # As in Kafka, an empty type or name is allowed: it is an ACL for a principal that does not exist.
     if ":" not in binding.principal:
         return (
             f"Could not parse principal from `{binding.principal}` (no colon is present separating the principal type "

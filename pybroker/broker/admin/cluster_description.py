@@ -110,7 +110,7 @@ def partition_error(partition: UpdateMetadataPartitionState) -> int:
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """Where to read the cluster's state."""
+    """The sources of the cluster's state."""
 
     broker_id: int
     """The broker whose view is described."""

@@ -64,7 +64,7 @@ class OpType(IntEnum):
 
 
 class ConfigOp(msgspec.Struct, frozen=True):
-    """One operation; `op` has the number of the request, known or not."""
+    """One operation. `op` is the number in the request, which may be unknown."""
 
     name: str
     op: int
@@ -211,10 +211,10 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
     for op in resource.ops:
         key = broker_key(op.name)
         if op.op == OpType.DELETE and (op.name in current or _is_fixed(op.name)):
-            changes[op.name] = None  # The setting is not set, or a release that knew it has stored it.
+            changes[op.name] = None  # The setting is not set now, or an older release, which knew it, has stored it.
             continue
         if op.op == OpType.DELETE and (key is None or (per_cluster and key.scope is Scope.PER_BROKER)):
-            continue  # As in Kafka: a setting that cannot be here is not here.
+            continue  # As in Kafka, deleting a setting that this resource cannot have is not an error.
         if key is None:
             nearest = nearest_name(op.name, BROKER_SETTINGS)
             hint = f"; did you mean {nearest}?" if nearest else ""
@@ -294,7 +294,7 @@ def check_broker_name(name: str, broker_id: int) -> None:
         asked = int(name)
     except ValueError:
         asked = None
-    if asked is None or name != name.strip():  # Kafka's Integer.valueOf refuses the spaces that Python takes.
+    if asked is None or name != name.strip():  # Kafka's Integer.valueOf refuses spaces, which Python's int accepts.
         raise _refused(f"Node id must be an integer, but it is: {name}")
     if asked != broker_id:
         raise _refused(f"Unexpected broker id, expected {broker_id} or empty string, but received {name}")
@@ -319,7 +319,7 @@ def _new_text(
     items = [item for item in current.get(op.name, default(op.name)).split(",") if item]
     listed = [item.strip() for item in value.split(",")]
     while value and listed and not listed[-1]:
-        listed.pop()  # As in Kafka (Java's split): only an empty value is one empty item.
+        listed.pop()  # As in Kafka (Java's split), only an empty value yields an empty item.
     if op.op == OpType.APPEND:
         items += [item for item in listed if item not in items]
     else:

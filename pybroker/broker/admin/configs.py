@@ -111,9 +111,8 @@ class ConfigAdmin:
     async def alter(
         self, resources: Sequence[ResourceOps], validate_only: bool, caller: Caller
     ) -> list[KafkaError | None]:
-        """Change settings. Each resource succeeds or fails by itself; successful changes are durable and have taken
-        effect on return.
-        """
+        """Change settings. Each resource succeeds or fails independently; successful changes are durable and in effect
+        on return."""
         async with self._turn:
             results: list[KafkaError | None] = list(check_request(resources))
             await self._resolve_hosts(resources, results)
@@ -237,7 +236,8 @@ class ConfigAdmin:
         return msgspec.structs.replace(change, topic_ids=topic_ids)
 
     def _then(self, change: ConfigChange) -> BrokerConfig:
-        """Return a broker's settings after the change. Raises KafkaError if they are too large to store."""
+        """Return a broker's settings as they will be after the change. Raises KafkaError if they are too large to
+        store."""
         current = self._stored(change.name)
         after = {} if change.replace else dict(current)
         after.update({name: text for name, text in change.changes.items() if text is not None})
@@ -313,7 +313,7 @@ class ConfigAdmin:
 
 
 def _check_files(then: BrokerConfig, listener: str) -> str | None:
-    """Return why a listener cannot use its keystores; None: it can. Reads files."""
+    """Return why a listener cannot use its keystores; None if it can. Reads files."""
     try:
         listener_tls(then.listener_tls(listener)).check()
     except UnreadableFileError as problem:

@@ -1,7 +1,7 @@
-"""Bytes of deleted topics that can still be undeleted, on this broker's disks.
+"""Measures the bytes of deleted topics on this broker's disks that can still be undeleted.
 
-A scrape of the metrics measures them, at most once in `CACHED_S` seconds, in a thread of the event loop's executor. A
-directory in `deleting/` does not change: its files are read once.
+A scrape of the metrics starts a measurement, at most once in `CACHED_S` seconds, in a thread of the event loop's
+executor. A directory in `deleting/` does not change: its files are read once.
 """
 
 from __future__ import annotations
@@ -46,14 +46,13 @@ class DeletedBytes:
         self._measuring = None
         self._measured_ms = self._clock.monotonic_ms()
         if not measuring.cancelled():
-            # If a directory cannot be listed, keep the last measurement: it is offline, for which there is another
-            # metric.
+            # If a directory cannot be listed, keep its last measurement. It is offline, which another metric reports.
             measuring.exception()
 
     def _measure(self) -> None:
         before, sizes, found = self._sizes, {}, Counter[str]()
         for directory in self._staged():
-            # Do not count a topic whose removal has begun: it can no longer be undeleted.
+            # Do not count a topic whose removal has begun: it cannot be undeleted any more.
             if not directory.purging:
                 size = sizes[directory.path] = (
                     before[directory.path] if directory.path in before else directory_bytes(directory.path)

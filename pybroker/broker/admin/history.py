@@ -1,4 +1,4 @@
-"""The history of a topic name or id, and the progress of deletions. Independent of protocol versions."""
+"""The history of a topic name or topic id, and the progress of deletions. Independent of protocol versions."""
 
 from __future__ import annotations
 
@@ -142,9 +142,9 @@ class HistoryAdmin:
     async def deletions(
         self, wanted: Sequence[str | Uuid] | None, may_see: Callable[[str], bool] = lambda _: True
     ) -> list[Deletion]:
-        """Return the deletions that still have data (`wanted` None), or all requested ones, finished ones included. The
-        latest comes first. `may_see`: returns whether the client may see a topic's name. The sizes and states come from
-        the brokers that have the data."""
+        """Return all deletions of the topics in `wanted`, including finished deletions; with None, the deletions that
+        still have data. The latest comes first. `may_see`: returns whether the client may see a topic's name. The sizes
+        and states come from the brokers that have the data."""
         image = self._view.image
         if wanted is None:
             records = [record for record in image.deletions.values() if record.state in UNFINISHED]
@@ -196,7 +196,7 @@ def _replica(record: DeletionRecord, index: int, broker_id: int, held: ReplicasB
         return PartitionDeletion(index, broker_id, state, there.log_dir, there.size_bytes, there.remaining_ms)
     if state in (STAGED, FOUND):
         return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
-    # The replica is not staged yet, or is being undeleted: its size counts as that of a live partition.
+    # The replica is not staged yet, or is being undeleted: the broker counts its size as that of a live partition.
     return PartitionDeletion(index, broker_id, state, None, -1, -1)
 
 

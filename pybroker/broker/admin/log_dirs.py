@@ -12,7 +12,7 @@ from pybroker.native import LogDirInfo, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 _NO_TOPIC = Uuid(0, 1)
-"""An id that Kafka reserves: no topic has it."""
+"""An id that Kafka reserves and that no topic has."""
 
 
 class LogDirs(Protocol):

@@ -108,8 +108,8 @@ class Conditions:
         return self._view.image
 
     async def catch_up(self) -> None:
-        """Count the topics that have changed, and let other tasks run in between. The next read then has few left to
-        count."""
+        """Count the topics that have changed, and let other tasks run in between. The next read then has few topics
+        left to count."""
         for number, _ in enumerate(self._changes(), 1):
             if number % TOPICS_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -178,7 +178,7 @@ class Conditions:
                 sums[broker_id] += sign * number
 
     def _rules(self, topic: TopicImage) -> tuple[int, int]:
-        """Return `min.insync.replicas` and the required number of replicas."""
+        """Return `min.insync.replicas` and the required number of replicas of a topic."""
         try:
             min_isr = int(topic.config[MIN_ISR])
         # The topic does not set it, or another release stored a value that this one cannot parse.

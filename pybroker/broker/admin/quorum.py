@@ -21,12 +21,12 @@ from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 REPLY_MS = 1_000
-"""The leader decides this long before the request's timeout, so that its own answer arrives in time."""
+"""Time by which the leader gives up before the request's timeout, so that its answer arrives in time."""
 CHANGE_MS_MAX = 25_000
 
 
 class VoterAdmin:
-    """Each call asks the leader, wherever it is. Raises KafkaError."""
+    """Requests about the metadata quorum. Each call asks the leader, on whichever broker it is. Raises KafkaError."""
 
     def __init__(self, cluster_id: str, config: BrokerConfig, controller: ControllerClient) -> None:
         self._cluster_id = cluster_id
@@ -48,8 +48,8 @@ class VoterAdmin:
         *,
         when_committed: bool = True,
     ) -> None:
-        """Make an observer, named by node id and directory id, a voter. Of its addresses only the one of the listener
-        for brokers counts."""
+        """Turn an observer, named by node id and directory id, into a voter. Only its address on the inter-broker
+        listener counts."""
         self._require_cluster(cluster_id)
         node_id, directory_id = voter
         here = tuple(address for address in addresses if address.listener == self.listener)
@@ -62,7 +62,7 @@ class VoterAdmin:
         await self._controller.submit(event, limit_ms + REPLY_MS, caller=caller)
 
     async def remove(self, cluster_id: str | None, voter: tuple[int, Uuid], caller: Caller) -> None:
-        """Make a voter, named by node id and directory id, an observer."""
+        """Turn a voter, named by node id and directory id, into an observer."""
         self._require_cluster(cluster_id)
         await self._controller.submit(RemoveVoter(*voter), caller=caller)
 
@@ -76,7 +76,7 @@ class VoterAdmin:
             leader = (await self._controller.submit(event, limit_ms + REPLY_MS, caller=caller)).reply
             if successor in (None, leader):
                 return
-            # Another voter was quicker; it resigns, too.
+            # Another voter was elected first; it resigns as well.
             if loop.time() >= until:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Node {leader} was elected instead.")
 

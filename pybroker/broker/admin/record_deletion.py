@@ -14,7 +14,7 @@ from pybroker.native import NativeBroker, NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 FLUSH_WAIT_MAX_S = 5.0
-"""Longest wait of one request for flushes, for the case of a slow disk."""
+"""Longest wait of one request for flushes when the disk is slow."""
 
 
 class DeletedRecords(msgspec.Struct, frozen=True):

@@ -47,7 +47,7 @@ class _Debt(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, record: DeletionRecord) -> _Debt | None:
-        """Return what the record has to restore, or None if it has no offsets to restore."""
+        """Return the offsets that the record has to restore; None if there are none."""
         return None if record.offsets_for is None else cls(record.topic_id, record.deleted_ms, record.offsets_for)
 
 

@@ -66,8 +66,8 @@ class LineageAdmin:
         return unknown_id(self._view.image, topic_id, may_see)
 
     async def know(self, which: Sequence[str | Uuid], timeout_ms: int) -> None:
-        """Before a name or an id counts as unknown, wait until this broker has applied all earlier decisions of the
-        controller: another broker may have created or deleted the topic a moment ago."""
+        """Wait until this broker has applied all earlier decisions of the controller. Call it before refusing a name or
+        an id as unknown: another broker may have created or deleted the topic a moment ago."""
         image = self._view.image
         if not all(
             asked in image.topics if isinstance(asked, str) else asked in image.names or asked in image.deletions

@@ -68,7 +68,7 @@ class TopicSpec(msgspec.Struct, frozen=True):
 
 
 class GrowSpec(msgspec.Struct, frozen=True):
-    """The number of partitions that an existing topic is to have."""
+    """A request to increase an existing topic to a number of partitions."""
 
     name: str
     total: int
@@ -321,8 +321,8 @@ class TopicAdmin:
                 raise error
 
     async def know(self, which: Sequence[str | Uuid], timeout_ms: int) -> int:
-        """Before a name or id counts as unknown, wait until this broker has applied all earlier decisions of the
-        controller: another broker may have created the topic a moment ago. Return the remaining time."""
+        """Wait until this broker has applied all earlier decisions of the controller. Call it before refusing a name or
+        an id as unknown: another broker may have created the topic a moment ago. Return the remaining time."""
         image = self._view.image
         if all(asked in (image.topics if isinstance(asked, str) else image.names) for asked in which):
             return timeout_ms
@@ -372,9 +372,8 @@ class TopicAdmin:
         return Results(results, answer.throttle_time_ms)
 
     def found(self, topic_id: Uuid) -> str | None:
-        """Return the topic name that the log directories show for a stray topic id with staged replicas; None for any
-        other id.
-        """
+        """Return the topic name in the log directories of a stray topic id with staged replicas; None for any other
+        id."""
         image = self._view.image
         record = None if topic_id in image.names else image.deletions.get(topic_id)
         return record.topic if record is not None and record.state == FOUND else None

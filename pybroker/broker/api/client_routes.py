@@ -44,7 +44,8 @@ def client_routes(services: Services) -> dict[int, Handler]:
 def routes(services: Services) -> Routes:
     """Bind the files of `pybroker/broker/api` to the services that they need, one line for each."""
     groups, admin, authorizer = services.groups, services.admin, services.authorizer
-    # The first object resolves topic names as the controller does, the second as this broker's coordinators do.
+    # The first object resolves topic names in the controller's image, the second in the view of this broker's
+    # coordinators.
     living = services.group_topics
 
     def names() -> ImageNames:

@@ -31,7 +31,7 @@ class CommittedTopics:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the client may read all of them."""
+        """Return whether the client may read all topics of the request."""
         return not any(self._denied)
 
     def permitted(self) -> Iterator[CommitItem]:

@@ -104,7 +104,7 @@ class ControlReceiver:
                 if self._informed_epoch < request.broker_epoch <= self._hosts and self._metadata.shows(
                     self._cluster.image
                 ):
-                    # A controller begins with several messages; this is the last of them.
+                    # A controller's first messages to a broker end with this one.
                     self._informed_epoch = request.broker_epoch
                     self._heard.set()
                 return response

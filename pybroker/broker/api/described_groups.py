@@ -61,7 +61,7 @@ def _topics_of_members(members: Iterable[Any]) -> set[str]:
     names: set[str] = set()
     for member in members:
         names.update(member.subscribed_topic_names)
-        # Members of share groups have no target assignment.
+        # Members of share groups have no target assignment, so their class lacks the field.
         for assigned in (member.assignment, getattr(member, "target_assignment", None)):
             names.update(topic.topic_name for topic in (assigned.topic_partitions if assigned is not None else ()))
     return names

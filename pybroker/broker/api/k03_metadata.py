@@ -42,7 +42,7 @@ FIRST_NULLABLE_NAME = 12
 
 
 class _Asker:
-    """The authorization of the client: topics that it may see, operations that it may request."""
+    """The authorization of one client: which topics it may see, and which operations it may use."""
 
     def __init__(
         self, authorizer: Authorizer, context: RequestContext, live: frozenset[int], *, with_operations: bool
@@ -165,7 +165,7 @@ def _by_id(
     topic = cluster.topic(topic_id)
     if topic is not None and asker.describes(topic.name):
         return _shown(topic, asker)
-    # Ids are not secret, names are.
+    # Topic ids are not secret, but names are.
     code = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return MetadataResponse_MetadataResponseTopic(
         error_code=int(code),

@@ -20,7 +20,7 @@ delay the stop any longer.
 
 
 async def handle(controller: InProcessControllerClient, context: RequestContext, request: Any) -> Any:
-    """Respond when other brokers have taken over what they can."""
+    """Respond when other brokers have taken over as many partitions as possible."""
     event = ShutDownBroker(request.broker_id, request.broker_epoch)
     try:
         outcome = ShutDownOutcome(more=True)

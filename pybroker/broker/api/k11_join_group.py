@@ -48,7 +48,7 @@ def handle(
                 # Java prints an unresolved address with a slash; Kafka's tools remove it.
                 client_host=f"/{context.client_host}",
                 protocol_type=request.protocol_type,
-                # If two protocols have one name, the first counts.
+                # If two protocols have the same name, the first one counts.
                 protocols=tuple({p.name: p.metadata for p in reversed(request.protocols)}.items())[::-1],
                 session_timeout_ms=request.session_timeout_ms,
                 rebalance_timeout_ms=(

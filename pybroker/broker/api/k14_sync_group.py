@@ -31,7 +31,7 @@ def handle(
     """Return the response at once, or wait for the assignment."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
-        # Both are mandatory from version 5 (KIP-559).
+        # Protocol type and name are mandatory from version 5 on (KIP-559).
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         outcome = groups.sync(

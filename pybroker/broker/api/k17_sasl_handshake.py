@@ -18,7 +18,7 @@ API_KEY = 17
 def handle(
     sasl: SaslServer, context: RequestContext, request: SaslHandshakeRequest
 ) -> SaslHandshakeResponse | LastResponse:
-    """Return the response; one for a mechanism that is not enabled also closes the connection, as in Kafka."""
+    """Return the response. If the mechanism is not enabled, also close the connection, as in Kafka."""
     mechanisms = list(sasl.mechanisms(context.listener))
     try:
         sasl.begin(context, request.mechanism)

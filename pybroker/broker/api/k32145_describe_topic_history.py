@@ -36,7 +36,7 @@ def handle(
 ) -> DescribeTopicHistoryResponse:
     """Return the histories from this broker's view of the cluster. A repeated topic has one result, as in Metadata."""
     asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
-    # Compute it once per request, because it reads every topic.
+    # Compute the former names once per request, because that reads every topic.
     former = history.former_names() if any(topic.name is not None for topic in request.topics) else {}
     return DescribeTopicHistoryResponse(
         topics=[_topic(history, authorizer, context, topic, former) for topic in asked.values()]

@@ -31,7 +31,7 @@ ENDPOINTS_OF_CONTROLLERS = 2
 def handle(
     cluster: ClusterAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Return the brokers of the metadata cache."""
+    """Return the brokers that the metadata cache shows."""
     kind = request.endpoint_type
     listed = cluster.controllers(context.listener) if kind == ENDPOINTS_OF_CONTROLLERS else None
     if kind == ENDPOINTS_OF_BROKERS:

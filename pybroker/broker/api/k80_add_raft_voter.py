@@ -1,9 +1,9 @@
-"""AddRaftVoter (key 80), versions 0–1: makes an observer of the metadata log a voter (KIP-853).
+"""AddRaftVoter (key 80), versions 0–1: turns an observer of the metadata log into a voter (KIP-853).
 
 Behavior
 - Any broker answers; the leader decides. It needs ALTER on the cluster.
 - The leader waits up to the timeout for the observer to catch up; then the answer is REQUEST_TIMED_OUT.
-- Only the address of the listener for brokers counts.
+- Only the address on the inter-broker listener counts.
 
 Versions
 - v1 may ask for an answer before the change is committed.

@@ -1,8 +1,8 @@
-"""RemoveRaftVoter (key 81), version 0: makes a voter of the metadata log an observer (KIP-853).
+"""RemoveRaftVoter (key 81), version 0: turns a voter of the metadata log into an observer (KIP-853).
 
 Behavior
 - Any broker answers; the leader decides. It needs ALTER on the cluster.
-- A removed broker goes on as a broker and does not offer itself as a voter again.
+- A removed voter keeps running as a broker, and does not offer itself as a voter again.
 
 Differs from Kafka
 - The only voter cannot be removed: INVALID_REQUEST.

@@ -8,8 +8,8 @@ Behavior
 - The request names partition 0 of the metadata topic, and nothing else; otherwise the response is INVALID_REQUEST.
 
 Versions
-- 0 of Vote, BeginQuorumEpoch and EndQuorumEpoch and 13 of Fetch are in the layout of the KIP-516 text; the brokers send
-  1 of the first three, which has the directory ids of KIP-853 and the pre-vote of KIP-996.
+- v0 of Vote, BeginQuorumEpoch and EndQuorumEpoch and v13 of Fetch have the layout of the KIP-516 text. Brokers send v1
+  of the first three, which has the directory ids of KIP-853 and the pre-vote of KIP-996.
 
 Differs from Kafka
 - The messages name the metadata topic by its id, or by the sentinel id until they know it (KIP-516).
@@ -41,16 +41,15 @@ API_KEYS = (
     ApiKey.FETCH_SNAPSHOT,
 )
 INDEXED_BY_PARTITION = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
-"""Requests that name the partition's index `partition`; the others name it `partition_index`."""
+"""Requests that call the partition's index `partition`; the others call it `partition_index`."""
 
 
 class QuorumAnswers(Protocol):
-    """Answers other nodes of the metadata quorum."""
+    """Answers the requests of other nodes of the metadata quorum."""
 
     async def answer(self, api_key: int, api_version: int, body: bytes, *, at_once: bool = False) -> bytes:
-        """Return the body of a response; with `at_once` a Fetch does not wait for records. Raises ValueError for
-        another message.
-        """
+        """Return the body of a response; with `at_once` a Fetch does not wait for records. Raises ValueError if the
+        message is not a request of the quorum."""
         ...
 
 
@@ -61,7 +60,7 @@ async def handle(
     context: RequestContext,
     request: Any,
 ) -> Any:
-    """Respond as this broker's node does. UNSUPPORTED_VERSION: the cluster has no metadata quorum."""
+    """Return the response of this broker's node. UNSUPPORTED_VERSION: the cluster has no metadata quorum."""
     if quorum is None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This cluster has no metadata quorum.")
     key, version = context.api_key, context.api_version
@@ -76,7 +75,7 @@ async def handle(
     response = decode(key, version, body, False, interbroker=True)
     if key == ApiKey.FETCH and is_served(response):
         if request.replica_epoch >= 0:
-            # If the controller does not know this broker epoch, the metadata says so to the broker.
+            # If the controller does not know this broker epoch, the broker learns that from the metadata.
             with contextlib.suppress(KafkaError):
                 heartbeat = BrokerHeartbeat(request.replica_id, request.replica_epoch, request.applied_offset)
                 await controller.submit(heartbeat)

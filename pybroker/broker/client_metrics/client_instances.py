@@ -32,7 +32,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 INSTANCES_MAX = 16_384
-"""Kafka's limit."""
+"""Kafka's limit of client instances in memory."""
 
 SILENT_INTERVALS = 3
 
@@ -220,7 +220,7 @@ class Telemetry:
         return found
 
     def _look(self) -> None:
-        """Read the subscriptions again if they have changed."""
+        """Read the subscriptions again if the stored ones have changed."""
         stored = self._view.image.client_metrics
         if stored is self._of:
             return

@@ -1,1 +1,1 @@
-"""The controller as the rest of the broker sees it: a readable image of the cluster, and a client to submit events."""
+"""The controller as seen by the rest of the broker: a readable image of the cluster, and a client to submit events."""

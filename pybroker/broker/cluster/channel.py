@@ -1,4 +1,4 @@
-"""The channel from the controller to one broker. The controller's own broker has one like any other."""
+"""The channel from the controller to one broker. The controller's own broker also has one."""
 
 from __future__ import annotations
 

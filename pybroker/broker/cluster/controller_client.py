@@ -82,7 +82,7 @@ class ControllerClient(Protocol):
 
 
 class InProcessControllerClient(ControllerClient, Protocol):
-    """The controller client for the case that the controller is in this process."""
+    """A controller client for use when the controller is in this process."""
 
     @property
     def is_open(self) -> bool:

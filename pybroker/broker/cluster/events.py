@@ -36,8 +36,8 @@ class CatchUp(Event[None], frozen=True):
 
 
 class NewTopic(msgspec.Struct, frozen=True):
-    """One topic to create. The submitter has validated name and configs; the decision checks what depends on the
-    cluster."""
+    """One topic to create. The submitter has validated name and configs; the decision function makes the checks that
+    depend on the cluster."""
 
     name: str
     num_partitions: int
@@ -223,7 +223,7 @@ class OutcomesWritten(Event[None], frozen=True):
 
 
 class NewPartitions(msgspec.Struct, frozen=True):
-    """Add partitions up to `total`."""
+    """More partitions for a topic, up to `total`."""
 
     name: str
     total: int
@@ -357,7 +357,7 @@ class UpdateFeatures(Event[None], frozen=True):
 
 
 class IsrChange(msgspec.Struct, frozen=True):
-    """An ISR that a partition's leader proposes (KIP-497), for the state that it knows."""
+    """An ISR that a partition's leader proposes (KIP-497). The proposal is for the state that the leader knows."""
 
     topic_id: Uuid
     partition: int
@@ -368,7 +368,7 @@ class IsrChange(msgspec.Struct, frozen=True):
 
 
 class IsrOutcome(msgspec.Struct, frozen=True):
-    """The result of one proposal: `error_code` 0 and the written state, or the final refusal and the present state."""
+    """The result of one proposal: `error_code` 0 and the written state, or the final refusal and the current state."""
 
     error_code: int
     leader: int = -1
@@ -398,9 +398,8 @@ class ReplicasOffline(Event[None], frozen=True):
 
 
 class LogEndsTold(Event[None], frozen=True):
-    """Report of log ends in partitions without a leader, from replicas that may have lost records; or the report that
-    an in-sync replica has no log.
-    """
+    """Reports of log ends from replicas that may have lost records, in partitions without a leader. Also reports of
+    in-sync replicas that have no log."""
 
     broker_id: int
     broker_epoch: int
@@ -431,7 +430,7 @@ class ShutDownBroker(Event[ShutDownOutcome], frozen=True):
 
 
 class UnregisterBroker(Event[None], frozen=True):
-    """A dead broker will not come back under its id: the cluster no longer waits for it. KafkaError
+    """The statement that a dead broker will not come back under its id: the cluster no longer waits for it. KafkaError
     BROKER_ID_NOT_REGISTERED: the id is unknown; INVALID_REQUEST: the broker runs, or has replicas."""
 
     broker_id: int

@@ -33,22 +33,22 @@ class RegisteredBroker(msgspec.Struct, frozen=True):
 
 
 class RegisterBroker(Event[RegisteredBroker], frozen=True):
-    """Registration of a broker that starts, or whose registration has ended although it runs. A registration of its
-    previous run, recognized by the id of the first log directory, is replaced. KafkaError
+    """Registration of a broker that starts, or of a running broker whose registration has ended. It replaces the
+    registration of the broker's previous run, which the id of the first log directory identifies. KafkaError
     DUPLICATE_BROKER_REGISTRATION: another live broker has the id. UNSUPPORTED_VERSION: the broker does not support the
     level of metadata.version."""
 
     broker_id: int
     incarnation: Uuid
-    """Chosen by the process: a repeated registration gets the same epoch."""
+    """Chosen by the process. If the same process registers again, it gets the same epoch."""
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     run: RunningNode
-    """The conditions of its run."""
+    """The conditions of the broker's run."""
     log_dirs: tuple[str, ...] = ()
     cordoned: tuple[str, ...] = ()
     features: tuple[FeatureRange, ...] = ()
-    """The features of the metadata log that it supports."""
+    """The features of the metadata log that the broker supports."""
 
 
 class StopBroker(Event[None], frozen=True):
@@ -58,12 +58,12 @@ class StopBroker(Event[None], frozen=True):
     broker_id: int
     broker_epoch: int
     complete: bool
-    """No replica waits for the data of a lost log directory."""
+    """Whether no replica waits for the data of a lost log directory."""
 
 
 class BrokerHeartbeat(Event[None], frozen=True):
-    """A sign of life, with the end of the metadata log that the broker has applied. KafkaError STALE_BROKER_EPOCH:
-    another broker epoch is registered, or none."""
+    """A heartbeat, with the end of the metadata log that the broker has applied. KafkaError STALE_BROKER_EPOCH: this
+    broker epoch is not registered."""
 
     broker_id: int
     broker_epoch: int
@@ -71,7 +71,7 @@ class BrokerHeartbeat(Event[None], frozen=True):
 
 
 class MarkStaged(Event[None], frozen=True):
-    """Marks of a broker's staged data: new or changed ones, and those of topics whose data it has removed."""
+    """New and changed marks of a broker's staged data, and the topics whose data the broker has removed."""
 
     broker_id: int
     staged: Mapping[Uuid, StagedNode] = {}
@@ -79,7 +79,7 @@ class MarkStaged(Event[None], frozen=True):
 
 
 class ReplicasStopped(Event[None], frozen=True):
-    """A broker's answer to an order that it has derived from the metadata log."""
+    """A broker's answer to a StopReplica order that it has derived from the metadata log."""
 
     broker_id: int
     request: StopReplicaRequest
@@ -87,7 +87,7 @@ class ReplicasStopped(Event[None], frozen=True):
 
 
 class ReplicasRestored(Event[None], frozen=True):
-    """See `ReplicasStopped`."""
+    """A broker's answer to a RestoreReplicas order that it has derived from the metadata log."""
 
     broker_id: int
     request: RestoreReplicasRequest
@@ -102,17 +102,17 @@ class ProducerIdRange(msgspec.Struct, frozen=True):
 
 
 class AllocateProducerIds(Event[ProducerIdRange], frozen=True):
-    """A block of producer ids for one broker."""
+    """A request for a block of producer ids for one broker."""
 
     broker_id: int
 
 
 class AskClusterId(Event[str], frozen=True):
-    """The question of a node that starts for the first time. Reply: the cluster's id. Any node answers it."""
+    """The request of a new node for the cluster's id, which is the reply. Any node answers it."""
 
 
 class QuorumAddress(msgspec.Struct, frozen=True):
-    """An address of a node's listener for brokers."""
+    """An address of a node on the inter-broker listener."""
 
     listener: str
     """"" if unknown."""
@@ -121,20 +121,20 @@ class QuorumAddress(msgspec.Struct, frozen=True):
 
 
 class QuorumReplicaState(msgspec.Struct, frozen=True):
-    """A replica of the metadata log as the leader knows it. A number of -1 is unknown."""
+    """A replica of the metadata log, as the leader sees it. The number -1 means unknown."""
 
     node_id: int
     directory_id: Uuid
     end_offset: int
     fetched_ms: int
-    """Time of its last fetch."""
+    """Time of the replica's last fetch."""
     caught_up_ms: int
-    """The last time at which it had all records that the leader had at that time."""
+    """The last time at which the replica had every record that the leader had at that time."""
     addresses: tuple[QuorumAddress, ...]
 
 
 class QuorumState(msgspec.Struct, frozen=True):
-    """The metadata quorum as its leader knows it."""
+    """The metadata quorum, as its leader sees it."""
 
     leader: int
     epoch: int
@@ -144,7 +144,7 @@ class QuorumState(msgspec.Struct, frozen=True):
 
 
 class DescribeQuorum(Event[QuorumState], frozen=True):
-    """The question for voters and observers of the metadata log."""
+    """A request for the voters and observers of the metadata log."""
 
 
 class AddVoter(Event[None], frozen=True):
@@ -156,7 +156,7 @@ class AddVoter(Event[None], frozen=True):
     addresses: tuple[QuorumAddress, ...]
     timeout_ms: int
     when_committed: bool = True
-    """Answer when the change is committed; otherwise when the leader has appended it."""
+    """True: answer when the change is committed. False: answer when the leader has appended it."""
 
 
 class RemoveVoter(Event[None], frozen=True):
@@ -168,14 +168,15 @@ class RemoveVoter(Event[None], frozen=True):
 
 class TransferQuorumLeader(Event[int], frozen=True):
     """The leader of the metadata log resigns, and prefers a successor. Reply: the leader that was elected, which may be
-    another voter. KafkaError VOTER_NOT_FOUND: the successor is no voter; REQUEST_TIMED_OUT: none was elected."""
+    another voter. KafkaError VOTER_NOT_FOUND: the successor is not a voter; REQUEST_TIMED_OUT: no leader was
+    elected."""
 
     successor: int | None
     timeout_ms: int
 
 
 class OfferVoter(Event[None], frozen=True):
-    """A registered broker offers itself as a voter; it repeats this while it is an observer."""
+    """An observer's offer to become a voter. A registered broker repeats it as long as it is an observer."""
 
     broker_id: int
     broker_epoch: int
@@ -184,7 +185,7 @@ class OfferVoter(Event[None], frozen=True):
 
 
 QuorumEvent = DescribeQuorum | AddVoter | RemoveVoter | TransferQuorumLeader | OfferVoter
-"""Events that concern the metadata log itself, not the image that its records make."""
+"""Events that concern the metadata log itself, not the image that results from its records."""
 
 ANSWERED_WHEN_DURABLE: frozenset[type[Event[Any]]] = frozenset(
     {
@@ -203,6 +204,5 @@ ANSWERED_WHEN_DURABLE: frozenset[type[Event[Any]]] = frozenset(
         TransferQuorumLeader,
     }
 )
-"""A broker submits these while it applies changes, or they change nothing in the image: their answers do not wait until
-the broker has applied the image.
-"""
+"""Events whose answers do not wait until the broker has applied the image: a broker submits them while it applies
+changes, or they do not change the image."""

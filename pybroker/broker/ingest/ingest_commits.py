@@ -209,7 +209,7 @@ class IngestCommits:
     async def _decide_in_cluster(
         self, known: IngestRecord, listed: Sequence[ListedAttempt], caller: Caller | None
     ) -> IngestRecord:
-        """Prepare and decide; repeat that while leaders and replicas change.
+        """Prepare and decide. Repeat both while leaders and replicas change.
 
         If the response to a decision was lost, the next attempt finds the decision.
         """
@@ -233,7 +233,7 @@ class IngestCommits:
             await asyncio.sleep(PREPARE_PAUSE_S)
 
     def _own(self, record: IngestRecord) -> list[int]:
-        """Return the partitions that this broker believes to lead and that may still lack the records."""
+        """Return the partitions that this broker leads, as far as it knows, and that may still lack the records."""
         if self._alone:
             return [index for index in record.partitions if index not in record.lost]
         topic = self._view.image.topic_by_id(record.topic_id)

@@ -1,5 +1,5 @@
-"""Paged listings of ingests. Paging keeps the encoding of one response, which blocks the event loop, at some
-milliseconds.
+"""Paged listings of ingests. Paging limits the time in which one response is encoded, and the event loop blocked, to
+some milliseconds.
 
 A page has the first ingests after a cursor, in key order. One pass over all ingests finds them; it keeps two pages at
 most and can be interrupted anywhere. No state is kept between pages.

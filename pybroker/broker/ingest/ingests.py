@@ -139,7 +139,7 @@ class Ingests:
                 log.warning("cannot reopen an ingest ingest=%r: %s", record.ingest_id, error)
         self._running = True
         self._commits.start()
-        # This includes topics that were undeleted meanwhile.
+        # This covers topics that were undeleted meanwhile, too.
         self.topics_shown(self._view.image.names)
         self._expiry.start()
 
@@ -256,7 +256,7 @@ class Ingests:
     async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Implement `ImageObserver`. When this returns, this broker accepts appends to new ingests."""
         if self._alone or not self._running:
-            # `start` checks everything.
+            # `start` will check all ingests.
             return
         changes = changes_of(before, after, change)
         for record in changes.opened:

@@ -86,13 +86,13 @@ class Preparing:
             await _all(self._ask(broker, order(False, indexes)) for broker, indexes in followed.items())
         except KafkaError as error:
             if error.code == ErrorCode.INVALID_REQUEST:
-                # The leader has the listed attempts, so the replica has to get them from it again.
+                # The leader has the listed attempts. The replica has to get them from the leader again.
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, error.message) from None
             raise
         return PreparedIngest(partitions, plan, {index: versions[index] for index in partitions})
 
     async def here(self, order: PrepareIngest) -> Rows:
-        """Prepare partitions of this broker for a commit that another broker runs. Raise KafkaError."""
+        """Prepare partitions of this broker for a commit that another broker decides. Raise KafkaError."""
         preparation = IngestPreparation(plan=order.plan, leads=order.leads, holders=order.holders)
         listed = [
             ListedAttempt(partition=part, writer=writer, attempt=attempt, rows=rows, bytes=size, checksum=checksum)
@@ -137,9 +137,8 @@ def _fields(one: ListedAttempt) -> tuple[int, int, int, int, int, int]:
 
 
 async def _all(work: Iterable[Awaitable[Rows]]) -> list[Rows]:
-    """Wait for all. If several fail, raise an error about the listed attempts (INVALID_REQUEST) rather than an error
-    that a retry may avoid.
-    """
+    """Wait for all brokers. If several fail, raise an error about the listed attempts (INVALID_REQUEST) rather than an
+    error that a retry may avoid."""
     results = await asyncio.gather(*work, return_exceptions=True)
     problems = [result for result in results if isinstance(result, BaseException)]
     for problem in problems:

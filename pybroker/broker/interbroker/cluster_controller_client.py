@@ -61,9 +61,8 @@ ANSWER_S_MAX = 3_600.0
 """Longer than any caller waits: the caller itself closes the connection at its timeout."""
 PAUSE_S = 0.05
 SILENCE_S = 5.0
-"""Interval at which this broker asks others whether the controller has a successor, while the controller does not
-answer: it may hang.
-"""
+"""Interval at which this broker asks other brokers for the controller's successor while the controller does not answer:
+it may hang."""
 LOST_SIGHT_S = 1.0
 """Time without a controller after which this broker asks others: the store may not have announced a new controller to
 this broker yet.

@@ -40,7 +40,7 @@ _SAME: tuple[tuple[str, type], ...] = (
 
 
 def _pairs(classes: Mapping[str, Any], name: str, kind: type) -> dict[str, type]:
-    """Return our class for each struct of a message, by the struct's name."""
+    """Return the class to create for each struct of a message, by the struct's name."""
     found = {name: kind}
     hints = typing.get_type_hints(kind)
     for field in classes[name]:

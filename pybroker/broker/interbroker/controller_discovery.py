@@ -1,5 +1,5 @@
-"""Controller discovery by asking other brokers: A broker that cannot reach the metadata store for a while needs it: it
-learns of no election from the store, and would keep asking the earlier controller.
+"""Finds the controller by asking other brokers. A broker that cannot reach the metadata store for a while needs this:
+it does not see elections in the store, and would keep using the earlier controller.
 
 A wrong answer costs only a request: a broker decides nothing unless it is the controller, and the store refuses the
 writes of a replaced controller.
@@ -37,7 +37,7 @@ class _ReportedController(NamedTuple):
 
 
 class ControllerDiscovery:
-    """The controller discovery of one broker; on the loop's thread."""
+    """The controller discovery of one broker; used on the loop's thread."""
 
     def __init__(
         self, broker_id: int, leadership: ControllerLeadership, view: ClusterView, open_connection: OpenConnection

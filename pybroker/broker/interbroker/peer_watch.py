@@ -45,7 +45,7 @@ class ObservedView(ClusterView, Protocol):
 
 
 class PeerWatch:
-    """The peer watch of one broker of a cluster; on the loop's thread."""
+    """The peer watch of one broker of a cluster; used on the loop's thread."""
 
     def __init__(
         self,
@@ -90,8 +90,7 @@ class PeerWatch:
 
     async def probe(self, broker_id: int, broker_epoch: int) -> bool:
         """Answer another broker's question: return whether the port of a broker in that epoch refuses connections from
-        here.
-        """
+        this broker."""
         broker = self._view.image.brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch or broker_id == self._broker_id:
             return False

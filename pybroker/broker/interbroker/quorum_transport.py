@@ -1,5 +1,5 @@
-"""Carries the messages of the metadata quorum over inter-broker connections, as requests of their own API keys: one
-connection to a node for its fetches, which wait for records, and one for everything else."""
+"""Carries the messages of the metadata quorum over inter-broker connections; each message type has its own API key. A
+node has two connections: one for its fetches, which wait for records, and one for everything else."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from pybroker.protocol.error_codes import ErrorCode
 ANSWER_S = 5.0
 CONNECT_S = 1.0
 VOTERS_S_MAX = 0.7
-"""Limit of waiting for answers of voters."""
+"""Time limit for the answers of voters."""
 
 
 class QuorumTransport:
-    """The transport of one node; on the loop's thread."""
+    """The transport of one node; used on the loop's thread."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class QuorumTransport:
         address_of: Callable[[int, str, int], BrokerImage | None],
         reports: FetchReports,
     ) -> None:
-        """`address_of` returns where a node listens to brokers, by its id; host and port are the node's own words, or
-        "" and 0. Fetches carry the `reports`."""
+        """`address_of` returns the inter-broker address of a node, by its id; host and port are the ones that the node
+        itself has reported, or "" and 0. Fetches carry the `reports`."""
         self._broker_id = broker_id
         self._open_connection = open_connection
         self._address_of = address_of
@@ -78,9 +78,8 @@ class QuorumTransport:
             raise UnreachableNodeError(str(problem)) from problem
 
     async def answering_voters(self, status: QuorumStatus) -> int:
-        """Return how many voters besides this broker answer in time. The wait ends when they are a majority: a broker
-        that stops must not wait for voters that are away.
-        """
+        """Return how many other voters answer in time. Stop waiting when they are a majority: a stopping broker must
+        not wait for voters that are down."""
         others = [voter for voter in status.voters if voter.node_id != self._broker_id]
         waiting = {asyncio.ensure_future(self._answers(voter)) for voter in others}
         end, count = asyncio.get_running_loop().time() + VOTERS_S_MAX, 0
@@ -117,7 +116,7 @@ class QuorumTransport:
 
 
 def majority_of(status: QuorumStatus) -> int:
-    """Return how many voters are a majority."""
+    """Return the number of voters in a majority."""
     return len(status.voters) // 2 + 1
 
 
@@ -131,7 +130,7 @@ def _refused(problem: BaseException) -> bool:
 
 
 async def cluster_id_of(open_connection: Connector, broker: BrokerImage, broker_id: int) -> str | None:
-    """Return the id of the cluster that a broker belongs to; None if it does not answer."""
+    """Return the id of another broker's cluster; None if the broker does not answer."""
     try:
         async with asyncio.timeout(CONNECT_S):
             connection = await open_connection(broker)

@@ -132,9 +132,8 @@ class RemoteChannel:
         return response_from_wire(request, by_id(request, response) if says_names else response)
 
     async def _version(self, connection: InterBrokerConnection, request: ControlRequest) -> int | None:
-        """Return the version of a message if it must be one with names; None means the newest version that both brokers
-        support.
-        """
+        """Return the version to use if the message must name topics by name; None for the newest version that both
+        brokers support."""
         last = LAST_BY_NAME.get(type(request))
         if last is None:
             return None

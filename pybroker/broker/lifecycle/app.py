@@ -72,13 +72,13 @@ MakeNative = Callable[..., NativeBroker]
 
 
 class FoundCluster(NamedTuple):
-    """The cluster that a broker belongs to."""
+    """The cluster to which a broker belongs."""
 
     cluster_id: str
     store: MetadataStore | None
-    """None for a metadata quorum."""
+    """The metadata store; None for a metadata quorum."""
     founds: bool = False
-    """The broker founds the quorum."""
+    """Whether this broker founds the quorum."""
 
 
 class Broker:
@@ -106,9 +106,9 @@ class Broker:
         self._store_guard: StoreGuard | None = None
         self._quorum: OpenQuorum | None = None
         self._leaves = True
-        """False: a stop is not recorded in the metadata."""
+        """Whether a stop is recorded in the metadata."""
         self._only_voter = False
-        """This broker is the whole quorum, and records its stop itself."""
+        """Whether this broker is the whole quorum, and records its stop itself."""
 
     @property
     def services(self) -> Services | None:
@@ -328,8 +328,8 @@ class Broker:
         )
 
     async def _catch_up(self, parts: BrokerParts) -> None:
-        """Wait until this broker's metadata has everything that was decided before, however long there is no
-        controller."""
+        """Wait until this broker's metadata contains all earlier decisions, even if there is no controller for a long
+        time."""
         while not self.failed.done():
             try:
                 await parts.controller.catch_up(CATCH_UP_MS)
@@ -414,17 +414,16 @@ class Broker:
                 log.info("partitions have no leader now, because no other replica is in sync partitions=%d", lost)
             # This broker has left every ISR; if it went on fetching, leaders would add it again.
             if parts.quorum is not None:
-                # Later orders have nothing to follow with.
+                # Without fetchers, later orders can no longer make this broker follow leaders.
                 await parts.quorum.publisher.stop()
             assert parts.following is not None
             await self._loop.run_in_executor(None, parts.following.stop)
             return
 
     async def _can_hand_over(self) -> bool:
-        """Return whether a majority of the voters, this broker included, answers: they can elect new leaders now.
-        `_leaves` tells whether the others are a majority without it. Only they can record the stop, because this
-        broker's node no longer votes then.
-        """
+        """Return whether a majority of the voters, including this broker, answers and can elect new leaders now.
+        `_leaves` is set to whether the other voters are a majority without this broker. Only they can record the stop,
+        because this broker's node no longer votes then."""
         if self._quorum is None:
             return True
         from pybroker.broker.interbroker.quorum_transport import majority_of
@@ -471,7 +470,7 @@ class Broker:
         return await read(self._store) if self._store is not None else {}
 
     async def quorum_document(self) -> dict[str, Any] | None:
-        """Return what this broker knows of the metadata quorum, for a report; None with a metadata store."""
+        """Return this broker's view of the metadata quorum, for a report; None with a metadata store."""
         if self._quorum is None:
             return None
         from pybroker.broker.observability.diagnosis.quorum_document import image_document, quorum_document
@@ -608,9 +607,8 @@ async def _login(config: BrokerConfig) -> Mapping[str, str]:
 
 
 async def _both(start: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:
-    """Run both. Return only when both have ended, even if one has failed, because nothing may be closed while the other
-    still runs.
-    """
+    """Run both coroutines. Return only when both have ended, even if one has failed, because nothing may be closed
+    while the other still runs."""
     election = asyncio.ensure_future(start)
     await asyncio.gather(election, scan, return_exceptions=True)
     if scan.exception() is not None:

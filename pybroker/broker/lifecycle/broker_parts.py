@@ -1,4 +1,4 @@
-"""What a broker consists of: the objects that all others depend on, and the parts that `composition` builds."""
+"""The parts of a broker: the objects on which all others depend, and the parts that `composition` builds."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ class QuorumMember(msgspec.Struct, frozen=True):
     address_of: Callable[[int], BrokerImage | None]
     """Returns the address of a voter that is not registered as a broker."""
     status: Callable[[], QuorumStatus]
-    """Returns what this node knows of the quorum."""
+    """Returns this node's view of the quorum."""
     full_refusals: Callable[[], int]
     """Returns the number of writes of the log that failed because the disk was full."""
     commits: CommitLatency
-    """The changes that this node has committed as leader."""
+    """Latency of the changes that this node has committed as leader."""
     accepted_ms: int
     """When an operator restored the log or accepted a restored one, in ms; -1 if that never happened."""
     directory_id: Uuid
     addresses: tuple[QuorumAddress, ...]
-    """Where this node listens to brokers."""
+    """The address at which this node listens to brokers."""
     node: QuorumNode
 
     def voter_ids(self) -> frozenset[int]:
@@ -89,7 +89,7 @@ class QuorumMember(msgspec.Struct, frozen=True):
 
 
 class BrokerDependencies(msgspec.Struct, frozen=True):
-    """The objects that all others depend on."""
+    """The objects on which all others depend."""
 
     broker_id: int
     cluster_id: str
@@ -161,7 +161,7 @@ class QuorumParts(msgspec.Struct, frozen=True):
     publisher: BrokerMetadataPublisher
     """Applies the log."""
     reports: ReplicaReports
-    """Reports what became of orders from the log."""
+    """Reports the results of orders from the log."""
     offers: VoterOffers
     """Offers this broker as a voter."""
 

@@ -247,7 +247,7 @@ def _visibility(dependencies: BrokerDependencies) -> PartitionVisibility | None:
 
 
 def _no_address(broker_id: int) -> BrokerImage | None:
-    """Return None: with a metadata store, a controller is a registered broker."""
+    """Return None: with a metadata store, the controller is always a registered broker."""
     del broker_id
     return None
 

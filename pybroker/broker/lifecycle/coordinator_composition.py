@@ -1,4 +1,5 @@
-"""Builds the coordinators of one broker: groups, transactions, share groups, ingests, and what follows their topics."""
+"""Builds the coordinators of one broker (groups, transactions, share groups, ingests) and the listeners for changes of
+their topics."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def topic_listeners(
     controller: ControllerClient,
     open_connection: Connector | None,
 ) -> TopicListeners:
-    """Build the coordinators, and what else follows topics."""
+    """Build the coordinators and the other listeners for topic changes."""
     native, view = dependencies.native, local.view
 
     def lineage(topic_id: Uuid) -> TopicLineage | None:
@@ -218,7 +219,7 @@ def _share_states(
     from pybroker.broker.interbroker.connection_pool import ConnectionPool
 
     lines = ConnectionPool(interbroker.view, interbroker.open_connection)
-    # An append waits for replicas; a query must not wait behind it, so it has other connections.
+    # An append waits for replicas. Queries use other connections, so that they do not wait behind appends.
     letters = ConnectionPool(interbroker.view, interbroker.open_connection)
     others = OtherShareCoordinators(lines)
     ends = PartitionEnds(here, shared.topics, native.partitions, lines)

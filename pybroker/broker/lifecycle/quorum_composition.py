@@ -1,4 +1,4 @@
-"""Builds what a broker has only in a metadata quorum."""
+"""Builds the parts that a broker has only in a metadata quorum."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def quorum_parts(
     closing: TopicClosing,
     visibility: PartitionVisibility,
 ) -> QuorumParts:
-    """Build the registration, and what applies the log."""
+    """Build the registration and the parts that apply the log."""
     config = dependencies.config
     registration = QuorumRegistration(
         controller,

@@ -1,2 +1,2 @@
-"""What an operator sees of a running broker besides its log (`pybroker/broker/logs.py`): metrics, health and
+"""What operators can observe of a running broker besides its log (`pybroker/broker/logs.py`): metrics, health and
 readiness."""

@@ -42,10 +42,9 @@ def begin_log(
     endpoints: list[QuorumEndpoint],
     directory: Path,
 ) -> None:
-    """Begin the log in a new directory. It continues at the image's offset, and the epochs of the quorum above the
-    image's controller epoch. `endpoints`: where the voter listens to brokers. Raises StartError.
-    """
-    # The name is fixed, so that the next run removes what a killed one has left.
+    """Begin the log in a new directory, at the image's offset. Its epochs are above the image's controller epoch.
+    `endpoints`: the inter-broker addresses of the voter. Raises StartError."""
+    # The name is fixed, so that the next run removes the directory of an interrupted run.
     folder = directory.with_name(f"{directory.name}-snapshot")
     remove_tree(folder)
     folder.mkdir()

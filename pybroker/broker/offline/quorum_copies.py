@@ -1,7 +1,9 @@
-"""`pybroker cluster quorum backup`, `restore`, `recover` and `accept-restored`: the metadata log of a broker as files.
+"""`pybroker cluster quorum backup`, `restore`, `recover` and `accept-restored`: commands for the metadata log of a
+broker.
 
-A backup is a snapshot of the log and, beside it, a JSON file with its position and checksum. The other three change the
-directories of a stopped broker. Each of them may lose changes that other brokers remember, so it says which.
+A backup is a snapshot of the log, with a JSON file that has its position and checksum. The other three commands change
+the directories of a stopped broker. Each of them may lose changes that other brokers remember, so it lists these
+changes.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 MANIFEST = ".json"
 MANIFEST_BYTES_MAX = 64 * 1024
 ATTEMPTS = 5
-"""A running broker may replace its snapshots while one is copied."""
+"""Number of attempts: a running broker may replace its snapshots while one is copied."""
 SET_ASIDE = ".quorum-set-aside-{}"
-"""Directory in the first log directory; brokers pass over names that begin with a dot."""
+"""Directory in the first log directory. Brokers ignore names that begin with a dot."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a backup has."""
+    """The content of a backup's JSON file."""
 
     cluster_id: str
     node_id: int
@@ -54,7 +56,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Backup(NamedTuple):
-    """A backup that was written or read."""
+    """A backup after it was written or read."""
 
     path: Path
     manifest: Manifest
@@ -154,7 +156,7 @@ def read_backup(path: Path) -> Backup:
 
 
 def objection(config: BrokerConfig, manifest: Manifest) -> str | None:
-    """Return why the backup is older than what a stopped broker has; None if it is not. Raises StartError."""
+    """Return why the backup is older than the metadata of a stopped broker; None if it is not. Raises StartError."""
     directory = metadata_directory(config)
     seen = read_seen(directory.parent)
     if seen is not None and seen.offset > manifest.end_offset:
@@ -169,9 +171,8 @@ def objection(config: BrokerConfig, manifest: Manifest) -> str | None:
 
 
 def restore(config: BrokerConfig, made: Backup) -> Path | None:
-    """Begin the metadata log of a stopped broker with a backup; it becomes the only voter. Return where its previous
-    log is, if it had one. Raises StartError, OSError.
-    """
+    """Begin the metadata log of a stopped broker with a backup; it becomes the only voter. Return the new location of
+    its previous log, if it had one. Raises StartError, OSError."""
     directory, manifest = metadata_directory(config), made.manifest
     first = directory.parent
     first.mkdir(parents=True, exist_ok=True)
@@ -208,19 +209,19 @@ def own_directory_id(config: BrokerConfig, cluster_id: str) -> Uuid:
 
 
 class Survivor(NamedTuple):
-    """What the log of the only voter left has."""
+    """The remaining log of the only voter."""
 
     log: QuorumLogSummary
     seen: SeenPosition | None
 
     @property
     def lost(self) -> int:
-        """Number of offsets that this broker has applied and its log lacks."""
+        """Number of offsets that this broker has applied and that its log lacks."""
         return 0 if self.seen is None else max(0, self.seen.offset - self.log.end_offset)
 
 
 def survivor(config: BrokerConfig) -> Survivor:
-    """Return what the log of a stopped broker has. Raises StartError."""
+    """Return the state of a stopped broker's log. Raises StartError."""
     directory = metadata_directory(config)
     with locked([Path(log_dir) for log_dir in config.log_dirs]):
         return Survivor(summary(config), read_seen(directory.parent))
@@ -243,7 +244,7 @@ def recover(config: BrokerConfig) -> None:
 
 
 def summary(config: BrokerConfig) -> QuorumLogSummary:
-    """Return what the log of a stopped broker has. Raises StartError."""
+    """Return a summary of a stopped broker's log. Raises StartError."""
     directory = metadata_directory(config)
     if not _formatted(directory):
         raise StartError(f"{directory} has no metadata log")
@@ -257,9 +258,8 @@ def summary(config: BrokerConfig) -> QuorumLogSummary:
 
 
 def accept_restored(config: BrokerConfig) -> Path | None:
-    """Let a stopped broker follow a log that lacks what it remembers: set its log aside, and forget. Return where the
-    log is now; None if there was none. Raises StartError, OSError.
-    """
+    """Let a stopped broker follow a log that lacks changes which the broker has applied: set its own log aside, and
+    forget its stored position. Return the new location of its log; None if it had none. Raises StartError, OSError."""
     directory = metadata_directory(config)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with locked([Path(log_dir) for log_dir in config.log_dirs]):

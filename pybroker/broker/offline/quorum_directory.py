@@ -17,7 +17,8 @@ from pybroker.native import RecordDecoder, Uuid
 
 
 def read_image(log_dir: Path) -> ClusterImage:
-    """Return the metadata at the end of the log, which may have records that no majority has. Raises StartError."""
+    """Return the metadata at the end of the log. The last records may not have reached a majority. Raises
+    StartError."""
     folder = log_dir / METADATA_LOG_DIRECTORY
     if not folder.is_dir():
         raise StartError(f"{folder} does not exist")
@@ -34,7 +35,7 @@ def read_image(log_dir: Path) -> ClusterImage:
 
 
 def snapshot_image(folder: Path) -> ClusterImage:
-    """Return the metadata of the newest snapshot that has records. Raises ValueError or MalformedBatchError."""
+    """Return the metadata of the newest snapshot with records. Raises ValueError or MalformedBatchError."""
     for snapshot in sorted(folder.glob("*.checkpoint"), reverse=True):
         frames = [value for _, value in values(snapshot)]
         if frames:
@@ -44,7 +45,7 @@ def snapshot_image(folder: Path) -> ClusterImage:
 
 
 def _batches(segment: Path) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the end and the records of each batch: one change of the metadata."""
+    """Yield the end and the records of each batch. One batch is one change of the metadata."""
     data = segment.read_bytes()
     for head in heads(data):
         batch = data[head.position : head.position + head.size]

@@ -3,14 +3,14 @@ metadata log of which this broker is the only voter.
 
 Each step can be interrupted anywhere, and the next run repeats it:
 
-| step | interrupted before its end |
-|---|---|
-| marked (ZooKeeper only): `/migration` says which broker gets the log | brokers start on ZooKeeper as before |
-| written: the log, in a directory that brokers ignore, and compared with the store | a single broker starts as before;
-brokers refuse ZooKeeper |
-| sealed: `metadata.sealed` beside the embedded store, or `/migration` in ZooKeeper | the same |
-| opened: the log has its name | all brokers refuse to start |
-| put aside (single broker only): `metadata.db` is renamed to `metadata.db.migrated` | the same |
+- marked (ZooKeeper only): `/migration` names the broker that gets the log. If interrupted before its end: brokers start
+  on ZooKeeper as before.
+- written: the log is in a directory that brokers ignore, and was compared with the store. If interrupted: a single
+  broker starts as before; brokers of a cluster refuse ZooKeeper.
+- sealed: `metadata.sealed` is beside the embedded store, or `/migration` in ZooKeeper says so. If interrupted: the
+  same.
+- opened: the log has its final name. If interrupted: all brokers refuse to start.
+- put aside (single broker only): `metadata.db` is renamed to `metadata.db.migrated`. If interrupted: the same.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class LogMigration(NamedTuple):
     topics: int
     partitions: int
     address: str
-    """Where this broker listens to brokers: the other brokers join by it."""
+    """The inter-broker address of this broker, with which the other brokers join."""
 
 
 class _NewLog:
-    """The metadata log that the first log directory of this broker gets."""
+    """The new metadata log in the first log directory of this broker."""
 
     def __init__(self, config: BrokerConfig, cluster_id: str) -> None:
         """Raises StartError if other brokers could not reach this one."""
@@ -99,17 +99,17 @@ class _NewLog:
 
     @property
     def address(self) -> str:
-        """Where this broker listens to brokers."""
+        """The inter-broker address of this broker."""
         address = own_addresses(self._config)[0]
         return f"{address.host}:{address.port}"
 
     @property
     def opened(self) -> bool:
-        """Whether the log has its name."""
+        """Whether the log has its final name."""
         return self._directory.is_dir() and MetadataQuorum.is_formatted(self._directory)
 
     def refuse_another(self) -> None:
-        """Raise StartError if the broker has a metadata log."""
+        """Raise StartError if the broker already has a metadata log."""
         if self.opened:
             raise StartError(
                 f"{self._directory} is a metadata log already. Nothing was changed. If no cluster uses it, move it away"
@@ -133,12 +133,13 @@ class _NewLog:
         return self.result(image)
 
     def result(self, image: ClusterImage) -> LogMigration:
-        """Return what the log has."""
+        """Return the content of the log."""
         partitions = sum(len(topic.partitions) for topic in image.topics.values())
         return LogMigration(self._cluster_id, len(image.topics), partitions, self.address)
 
     def open(self, image: ClusterImage) -> None:
-        """Give the log its name. Without its newest position, the broker would accept an older log later."""
+        """Give the log its final name, and store its newest position first: without that, the broker would accept an
+        older log later."""
         write_seen(self._first, SeenPosition(image.controller_epoch, image.offset))
         self._unfinished.rename(self._directory)
         fsync_directory(self._first)
@@ -249,7 +250,7 @@ class _Departure:
             log.refuse_another()
         if mark is None:
             _refuse_running(nodes)
-            # Before the mark: a store that cannot move must stay usable.
+            # Check this before the mark is written: a store that cannot be moved must stay usable.
             image_of_store(nodes)
             mark = await self._mark(nodes, cluster_id, log)
         self._on_step("marked")
@@ -303,7 +304,8 @@ class _Departure:
         return mark
 
     async def _seal(self, nodes: Mapping[str, Node], mark: Mark) -> None:
-        """Write the mark that refuses ZooKeeper for ever, unless another program has changed it meanwhile."""
+        """Write the mark that makes brokers refuse ZooKeeper for ever, unless another program has changed the mark
+        meanwhile."""
         now = await self._read()
         _refuse_running(now)
         if _contents(now) != _contents(nodes):

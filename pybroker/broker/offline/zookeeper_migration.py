@@ -3,14 +3,14 @@
 The embedded store has ZooKeeper's structure, so its nodes are copied unchanged: ids, settings, users, ACLs, deletion
 records, histories, ingests. Each step can be interrupted anywhere, and the next run repeats it:
 
-| step | interrupted before its end |
-|---|---|
-| marked: `/migration` says that a copy is in progress | brokers refuse this ZooKeeper; the embedded store works on |
-| copied, compared: every node, byte for byte | the same; the next run copies the differences |
-| sealed: `metadata.sealed` beside the embedded store | brokers refuse the embedded store, and still ZooKeeper |
-| opened: `/migration` says that the copy is complete | the same |
-| put aside: `metadata.db` is renamed to `metadata.db.migrated` | ZooKeeper has it; this broker's directories are
-refused |
+- marked: `/migration` says that a copy is in progress. If interrupted before its end: brokers refuse this ZooKeeper;
+  the embedded store still works.
+- copied, compared: every node, byte for byte. If interrupted: the same; the next run copies the differences.
+- sealed: `metadata.sealed` is beside the embedded store. If interrupted: brokers refuse the embedded store, and still
+  refuse ZooKeeper.
+- opened: `/migration` says that the copy is complete. If interrupted: the same.
+- put aside: `metadata.db` is renamed to `metadata.db.migrated`. If interrupted: ZooKeeper has the metadata; brokers
+  refuse this broker's directories.
 
 Not copied: ephemeral nodes, and broker epochs, which are transaction ids of the embedded store.
 """

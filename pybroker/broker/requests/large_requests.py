@@ -55,9 +55,9 @@ class Bounds(NamedTuple):
 
 _CHANGE = Bounds()
 _PERMITTED = Bounds(400_000, 100_000)
-"""For handlers that check permissions before they read the elements."""
+"""Limits for handlers that check permissions before they read the elements."""
 _IN_TURNS = Bounds(200_000, 100_000)
-"""For handlers that yield by themselves, because the elements are not independent."""
+"""Limits for handlers that yield by themselves, because the elements are not independent."""
 _PERMITTED_EACH = Bounds(400_000, 100_000, in_pieces=True, levels=2)
 """Like `_PERMITTED`, for topics with partitions: the fields of one partition stay together."""
 _EACH = Bounds(100_000, 100_000, in_pieces=True)

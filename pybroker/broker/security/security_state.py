@@ -1,4 +1,5 @@
-"""This broker's ACLs, users and tokens: first those in the metadata store, then the controller's changes in order."""
+"""This broker's ACLs, users and tokens. They come first from the metadata store, then from the controller's changes in
+order."""
 
 from __future__ import annotations
 

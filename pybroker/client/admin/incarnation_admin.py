@@ -37,7 +37,7 @@ class IncarnationsAdmin(AdminBase):
         topics: their ids, or id → new name (None = the old name).
         """
         names = topics if isinstance(topics, Mapping) else dict.fromkeys(topics)
-        TopicCollection.of_topic_ids(names)  # refuses anything but ids
+        TopicCollection.of_topic_ids(names)  # Raises TypeError unless `names` are ids
         request = m.UndeleteTopicsRequest(
             topics=[
                 m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id, new_name=name)

@@ -91,7 +91,7 @@ class IngestsAdmin(AdminBase):
         """Drop the staged data of an ingest. Returns ABSENT on success. COMMITTED or COMMITTING means that the ingest
         is already committed and its data stays.
         """
-        TopicCollection.of_topic_ids([topic_id])  # refuses anything but ids
+        TopicCollection.of_topic_ids([topic_id])  # Raises TypeError unless `topic_id` is an id
         cluster = await self._network.refresh(())
         request = m.IngestAbortRequest(
             cluster_id=cluster.id or "",

@@ -38,7 +38,7 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumInfo:
-    """The metadata quorum as its leader knows it."""
+    """The metadata quorum as its leader sees it."""
 
     leader_id: int
     leader_epoch: int
@@ -77,9 +77,10 @@ class QuorumAdmin(AdminBase):
     async def add_raft_voter(
         self, voter_id: int, directory_id: Uuid, addresses: Sequence[RaftVoterEndpoint], *, timeout_s: float = CHANGE_S
     ) -> None:
-        """Make an observer a voter. Needs ALTER on the cluster.
+        """Turn an observer into a voter. Needs ALTER on the cluster.
 
-        Raises KafkaError DUPLICATE_VOTER if the node is a voter, REQUEST_TIMED_OUT if it has not caught up in time.
+        Raises KafkaError DUPLICATE_VOTER if the node is already a voter, REQUEST_TIMED_OUT if it has not caught up in
+        time.
         """
         request = m.AddRaftVoterRequest(
             cluster_id=None,
@@ -94,14 +95,13 @@ class QuorumAdmin(AdminBase):
         await self._change(request, f"voter {voter_id}")
 
     async def remove_raft_voter(self, voter_id: int, directory_id: Uuid) -> None:
-        """Make a voter an observer. Needs ALTER on the cluster. Raises KafkaError VOTER_NOT_FOUND."""
+        """Turn a voter into an observer. Needs ALTER on the cluster. Raises KafkaError VOTER_NOT_FOUND."""
         request = m.RemoveRaftVoterRequest(cluster_id=None, voter_id=voter_id, voter_directory_id=directory_id)
         await self._change(request, f"voter {voter_id}")
 
     async def transfer_quorum_leader(self, successor: int | None = None, *, timeout_s: float = CHANGE_S) -> None:
-        """Let the leader resign in favour of a voter; None: of any other. A request of pybroker's own
-        (docs/protocol.md). Needs ALTER on the cluster.
-        """
+        """Let the leader resign in favour of a voter; None: in favour of any other voter. A request of pybroker's own
+        (docs/protocol.md). Needs ALTER on the cluster."""
         request = m.TransferQuorumLeaderRequest(
             successor_id=-1 if successor is None else successor, timeout_ms=round(timeout_s * 1000)
         )

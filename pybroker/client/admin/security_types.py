@@ -61,7 +61,7 @@ class ScramUpsertion:
 
     @property
     def salted_password(self) -> bytes:
-        """RFC 5802's Hi(password, salt, iterations)."""
+        """Return RFC 5802's Hi(password, salt, iterations)."""
         return self.mechanism.salted_password(self.password, self.salt, self.iterations)
 
 

@@ -241,16 +241,15 @@ class TopicsAdmin(AdminBase):
 
 
 def _refuse_zero(futures: Futures[Any, Any]) -> None:
-    """Fail the zero id: no topic has it, and in requests it means "no id"."""
+    """Fail the futures of the zero id: no topic has it, and in requests it means "no id"."""
     if Uuid.ZERO in futures:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
         settle(futures[Uuid.ZERO], code, f"{Uuid.ZERO} is not a topic id; pass the id of an existing topic", None, "")
 
 
 async def _list_topics(connection: BrokerConnection, list_internal: bool) -> ListTopicsResult:
-    """List topics with KIP-142's request: from version 1 on, the response is paged and has ids; before, it is a single
-    one without ids.
-    """
+    """List topics with KIP-142's request. From version 1 on, the response is paged and has ids; in version 0, a single
+    response has all topics, without ids."""
     paged = connection.supports(m.ListTopicsRequest, 1)
     found: list[TopicListing] = []
     after: str | None = None

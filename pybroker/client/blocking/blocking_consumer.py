@@ -21,7 +21,8 @@ class Consumer(BlockingClient):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._client = run(made(async_consumer.Consumer, config))
-        # Records that iteration has fetched ahead (the next one is last), and the record that the caller is processing.
+        # `_ahead` has the records that iteration has fetched ahead (the next one is last); `_current` is the record
+        # that the caller is processing.
         self._ahead: list[ConsumerRecord] = []
         self._current: ConsumerRecord | None = None
 

@@ -90,5 +90,6 @@ class BlockingClient:
 
 
 async def made(kind: Callable[[Mapping[str, Any]], Result], config: Mapping[str, Any]) -> Result:
-    """Create a client on the loop, because a client belongs to the loop on which it was created."""
+    """Create a client on the loop of the blocking clients, because a client belongs to the loop on which it was
+    created."""
     return kind(config)

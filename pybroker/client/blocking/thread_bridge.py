@@ -29,9 +29,8 @@ log = logging.getLogger(__name__)
 _PAUSE_S = 0.001
 _RECORDS_AT_ONCE = 1_000
 _TURN_S = 0.05
-"""Time limit of one turn of the bridge. The loop reads responses between turns: if callers are faster than the loop,
-they must not starve that.
-"""
+"""Time limit of one turn of the bridge. The loop reads responses between turns; callers that are faster than the loop
+must not keep it from reading them."""
 
 
 class Extras(NamedTuple):
@@ -57,7 +56,7 @@ class Delivery:
         self.topic = topic
         self.value = value
         self.extras = extras
-        # The position in a batch when it is assigned, or the error.
+        # The position in a batch when the record has one, or the error.
         self.batch: Batch | None = None
         self.error: Exception | None = None
         self.index = 0
@@ -86,7 +85,7 @@ class ThreadBridge:
         self._producer = producer
         self._loop = loop
         self._queued: deque[Delivery] = deque()
-        # Not locked: concurrent callers can lose an update of the sum. Each turn of the loop corrects it.
+        # Updated without a lock: concurrent callers can lose an update of the sum. Each turn of the loop corrects it.
         self._queued_bytes = 0
         self._turns = False
         self._starting = threading.Lock()
@@ -143,7 +142,7 @@ class ThreadBridge:
         try:
             for topic, group in groupby(records, _topic_of_plain_value):
                 self._put_in_batches(topic, list(group))
-        except Exception as error:  # Whatever the error is, each waiting record fails with it.
+        except Exception as error:  # Whatever the error is, all waiting records fail with it.
             log.exception("Cannot add records to batches")
             for record in records:
                 if record.batch is None and record not in self._slow:
@@ -243,7 +242,7 @@ class ThreadBridge:
         await self._enqueue(record)
 
     async def outcome(self, record: Delivery) -> RecordMetadata:
-        """Wait for a record's metadata. Raises the record's error."""
+        """Wait until the record is written, and return its metadata. Raises the record's error."""
         if record.batch is None and record.error is None:
             await self.settled()
         if record.error is not None:
@@ -287,7 +286,7 @@ def _size(record: Delivery) -> int:
 
 
 class BridgedProducer(Producer):
-    """A producer that callers' threads feed through a `Feed`."""
+    """A producer that callers' threads feed through a `ThreadBridge`."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config)

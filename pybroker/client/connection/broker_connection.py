@@ -77,7 +77,7 @@ def _asks_for_login(message: Any, versions: Mapping[int, tuple[int, int]]) -> in
     """
     if isinstance(message, MetadataResponse) and message.cluster_id is None and not message.error_code:
         if ApiKey.LIST_TOPICS not in versions:
-            return 0  # The broker is not pybroker, and perhaps too old to have a cluster id.
+            return 0  # The broker is not pybroker, and may be too old to have a cluster id.
         # If the client does not log in or does not use the listener's TLS, pybroker refuses every topic and hides the
         # cluster id.
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED

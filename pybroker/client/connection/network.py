@@ -40,7 +40,7 @@ LOST = (BrokerConnectionError, KafkaTimeoutError)
 """Errors of a failed connection. A retry with another broker or a new connection may succeed."""
 
 _HUNG_UP_MAX = 2
-"""After so many consecutive hang-ups on a connection's first request, the client concludes that SASL is required."""
+"""After this many consecutive hang-ups on a connection's first request, the client concludes that SASL is required."""
 _APPEARS_S = 2.0
 """Time in seconds after which every broker knows a new topic or partition."""
 _LOOKUP_PATIENCE_S = 5.0
@@ -48,7 +48,7 @@ _LOOKUP_PATIENCE_S = 5.0
 may become known a moment later.
 """
 _LOOKUP_GAP_S = 30.0
-"""If more seconds than this lie between two failed look-ups, they count as two separate problems."""
+"""Two failed look-ups that are more seconds apart than this count as separate problems."""
 _CLOSE_S = 2.0
 """When the client closes, requests without a response (acks=0) get this many seconds to be sent."""
 
@@ -231,8 +231,8 @@ class Network:
         except Exception as error:
             now = asyncio.get_running_loop().time()
             place.not_before = now + place.backoff.next()
-            # Before the first response, do not log: the exception reports the problem to the caller, unless another
-            # attempt follows.
+            # Before the first response, do not log: the caller gets the problem as an exception, unless another attempt
+            # follows.
             if isinstance(error, LOST) and (self.last_response_at > float("-inf") or self._bootstrap_left_s > 0):
                 self.trouble.report(address(host, port), error)
             cause = error.__cause__
@@ -412,7 +412,7 @@ class Network:
                         pause = backoff.next()
                         if not self._helps(error) or loop.time() + pause > (scope.when() or 0.0):
                             raise
-                        # The controller may have moved, even if the error is that the old one is unreachable.
+                        # The controller may have moved, even if the error says that the old controller is unreachable.
                         not_it = isinstance(error, KafkaError) and error.code == ErrorCode.NOT_CONTROLLER
                         moved = not_it or (where == "controller" and not isinstance(error, KafkaError))
                     await asyncio.sleep(pause)

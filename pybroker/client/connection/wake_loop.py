@@ -13,10 +13,9 @@ PAUSE_AFTER_FAILURE_S = 1.0
 
 
 class WakeLoop:
-    """Calls `look` until it is closed. `look` does all due work and returns the seconds until its next call, or None if
-    only `wake` is to cause the next call. The loop logs failures of `look` and of tasks under the name `whose`, and
-    continues.
-    """
+    """Calls `look` until it is closed. `look` does all due work. It returns the seconds until its next call, or None if
+    only `wake` should cause the next call. The loop logs failures of `look` and of tasks under the name `whose`, and
+    continues."""
 
     def __init__(self, look: Callable[[], float | None], whose: str) -> None:
         self._look = look

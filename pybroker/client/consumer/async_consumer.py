@@ -50,7 +50,7 @@ class Consumer(ClientLifecycle):
     """
 
     _kind = "consumer"
-    _end_max_s = 30.0  # Do the same as Kafka's consumer: a group may never become ready.
+    _end_max_s = 30.0  # As in Kafka's consumer, do not wait longer: a group may never become ready.
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(ClientConfig(CONSUMER, config), CONSUMER_METRICS)
@@ -158,7 +158,7 @@ class Consumer(ClientLifecycle):
                     if not self._closed:
                         raise
                 if self._closed:
-                    return {}  # Another task has closed the consumer: records that are read now would not be committed.
+                    return {}  # Another task has closed the consumer: records that are read now could not be committed.
                 found = self._take(limit)
                 left = give_up - loop.time()
                 if found or left <= 0:
@@ -213,9 +213,8 @@ class Consumer(ClientLifecycle):
         raise StopAsyncIteration
 
     def handed_out(self, record: ConsumerRecord) -> None:
-        """Take note of the record that a wrapper, which polls ahead, has yielded last. At close, only this record
-        counts as unfinished.
-        """
+        """Record which record a wrapper that polls ahead has yielded last. At close, only this record counts as
+        unfinished."""
         self._handed.last = record
 
     def _is_current(self, state: PartitionState) -> bool:

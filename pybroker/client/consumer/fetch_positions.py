@@ -32,8 +32,8 @@ class Chunk:
         return part
 
     def next(self) -> ConsumerRecord | None:
-        """Take the next record unless it is the last; `PartitionState.take` takes the last record and drops the chunk.
-        """
+        """Take the next record unless it is the last; `PartitionState.take` takes the last record, because it also
+        drops the chunk."""
         if self.taken + 1 >= len(self.records):
             return None
         self.taken += 1
@@ -203,15 +203,14 @@ class DeliveredRecords:
         self._first: dict[TopicPartition, int] = {}
 
     def deliver(self, found: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
-        """Take note of the records that the caller gets now. It has therefore finished the earlier ones."""
+        """Record the records that the caller gets now. The caller has therefore finished the earlier ones."""
         self.last, self._first = None, {where: records[0].offset for where, records in found.items()}
 
     def note_commit_or_seek(
         self, partition: TopicPartition, offset: int | None = None, position: int | None = None
     ) -> None:
-        """Take note that the caller has committed `offset`; `position` is the position after all delivered records.
-        None: the caller has moved elsewhere in the partition.
-        """
+        """Record that the caller has committed `offset`; `position` is the position after all delivered records. None:
+        the caller has moved elsewhere in the partition."""
         first = self._first = self.unfinished()
         self.last = None
         if partition not in first:

@@ -69,7 +69,8 @@ class Fetcher:
         self._policy: str = config["auto.offset.reset"]
         self._sessions: dict[int, FetchSession] = {}
         self._asking: set[int] = set()
-        # Topics that were recreated while this consumer read them: it has not read any record of the new incarnation.
+        # Topics that were recreated while this consumer read them, if it has not read a record of the new incarnation
+        # yet.
         self._renewed: dict[str, TopicRecreation] = {}
         self._logged_ids: dict[str, Uuid] = {}
         self._failure: KafkaError | None = None
@@ -169,7 +170,7 @@ class Fetcher:
                 if answer.error_code not in _SESSION_ERRORS:
                     raise broker_error(answer.error_code, about="fetch")
                 return
-            # Do this before `answered`, because `answered` drops the names if the broker's session cache is full.
+            # Take the names before `answered`, because `answered` drops them if the broker's session cache is full.
             names = session.names() if version >= BY_ID else {}
             session.answered(answer.session_id)
             self._take(session, answer, names, wanted, asked, node=node)
@@ -327,7 +328,8 @@ class Fetcher:
         renewed = self._renewed.get(state.where.topic)
         is_new = renewed is not None and renewed.new == state.topic_id
         if renewed is not None and is_new:
-            self._log_recreation(renewed)  # The group may have revoked the old partition before this.
+            # The group may have revoked the old partition before the topic was recreated.
+            self._log_recreation(renewed)
         if self._policy == "none":
             error: KafkaError = NoOffsetError(f"{state.where} has no committed offset and auto.offset.reset=none")
             if renewed is not None and is_new:

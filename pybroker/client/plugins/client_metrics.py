@@ -11,7 +11,7 @@ from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
 class ClientMetrics(ClusterResourceListener, Mapping[str, float]):
     """Metric name → value; counters only grow. The labels are `cluster_id` and `client_id`.
 
-    The client writes them on its loop; any thread may read them.
+    The client updates the metrics on its loop; any thread may read them.
     """
 
     def __init__(self, client_id: str, names: tuple[str, ...]) -> None:

@@ -43,7 +43,7 @@ class ConsumerInterceptor(Configurable):
     """Sees records before the caller does, and sees committed offsets."""
 
     def on_consume(self, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
-        """Return the records; it may be fewer records or other ones."""
+        """Return the records to deliver: the same ones, fewer, or others."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -131,7 +131,7 @@ class PartitionQueue:
     queue: batches that were not sent; the last one may be open. in_flight: batches sent, without a response yet.
     retries: batches to send again, by sequence; nothing else is sent before them. reset: the sequence has a gap; when
     nothing is in flight, the remaining batches restart under a new producer epoch. known_as: the producer (id, epoch)
-    with which the leader last acknowledged a batch.
+    under which the leader last acknowledged a batch.
     """
 
     __slots__ = (

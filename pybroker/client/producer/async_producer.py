@@ -141,7 +141,7 @@ class Producer(ClientLifecycle):
                 topic = ProducerRecord(topic, value, key, partition, timestamp_ms, header_list(headers))
             delivery = await self._enqueue(topic)
         if not delivery.index:
-            # If the caller sends in a tight loop, the sender must run when a new batch exists.
+            # If the caller sends in a tight loop, the sender must get a chance to run when a new batch exists.
             await asyncio.sleep(0)
         if on_delivery is not None:
             delivery.notify(on_delivery)
@@ -364,7 +364,7 @@ class Producer(ClientLifecycle):
             return await asyncio.shield(looking)
         except asyncio.CancelledError:
             if looking.cancelled():
-                self._refuse_if_closed()  # The close has cancelled the lookup, not the caller.
+                self._refuse_if_closed()  # The close cancelled the lookup; the caller did not.
             raise
 
     def _looked_up(self, topic: str, done: asyncio.Task[TopicQueues]) -> None:

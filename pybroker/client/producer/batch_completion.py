@@ -38,9 +38,9 @@ _SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN
 class BatchCompletion:
     """Completes batches of the sender's queues. buffered: approximate bytes of records that are not completed.
 
-    These are functions. on_done: called with each completed batch; settled: called after it. new_epoch: called when the
-    sequence of a partition has a gap. look_again: requests new metadata. overdue: creates a timeout error from its text
-    and cause.
+    The other arguments are functions. on_done: called with each completed batch; settled: called after it. new_epoch:
+    called when the sequence of a partition has a gap. look_again: requests new metadata. overdue: creates a timeout
+    error from its text and cause.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class BatchCompletion:
             batch.done.set_result(result)
         else:
             batch.done.set_exception(error or RuntimeError("no result"))
-            # Mark the exception as retrieved: callers that wait get it, and `flush` raises it for the others.
+            # Mark the exception as retrieved: callers that wait get it, and for all others `flush` raises it.
             batch.done.exception()
             if not batch.is_observed and error is not None:
                 # A caller may still read the failure before the next flush.

@@ -129,7 +129,7 @@ class BatchSender:
         return found
 
     def has_work(self, where: PartitionQueue) -> None:
-        """Take note of a new batch. Raises RuntimeError if the sender is closed."""
+        """Report that there is a new batch. Raises RuntimeError if the sender is closed."""
         if self._closed:
             raise RuntimeError("the producer is closed")
         self._busy[where] = None
@@ -142,7 +142,7 @@ class BatchSender:
     async def room(self, limit: int, size: int) -> None:
         """Wait until `size` bytes fit into the buffer, or it is empty."""
         self._background.wake()
-        self._crowded += 1  # Meanwhile, no batch lingers.
+        self._crowded += 1  # While a caller waits for room, no batch lingers.
         try:
             while self.outcomes.buffered and self.outcomes.buffered + size > limit:
                 await self.outcomes.next_end()
@@ -184,7 +184,8 @@ class BatchSender:
             await asyncio.wait(on_their_way)
 
     async def close(self) -> None:
-        """Stop immediately. Fail the remaining batches: late ones, and batches whose waiting caller was cancelled."""
+        """Stop immediately. Fail the remaining batches: those that arrived late, and those whose waiting caller was
+        cancelled."""
         self._closed = True
         self.abandon(self._network.overdue("the producer was closed before the record was written"))
         await self._background.close()
@@ -192,7 +193,7 @@ class BatchSender:
     # The loop -----------------------------------------------------------------------------------------------
 
     def _dispatch(self) -> float | None:
-        """Send all batches that can be sent now. Return the seconds until the next one is due."""
+        """Send all batches that can be sent now. Return the seconds until the next batch is due."""
         now = self.loop.time()
         next_time = now + 3600.0
         full = self._crowded > 0 or self.outcomes.buffered >= self._config["buffer.memory"] * 0.9
@@ -388,7 +389,7 @@ class BatchSender:
         error = TopicRecreatedError(change.topic, old.topic_id, change.new)
         self._forget(change.topic)
         for where in old.partitions:
-            # Otherwise `_check_identity` moves them when the partitions of the new topic are known.
+            # If the user allows it, `_check_identity` moves the records when the partitions of the new topic are known.
             if not self._moves:
                 self.outcomes.fail_unsent(where, error)
                 where.reset = False

@@ -259,7 +259,8 @@ class Transaction:
                     self.current = (answer.producer_id, answer.producer_epoch)
                     self.needs_epoch = False
             except KafkaError as error:
-                # This is an abort, and the coordinator does not know the transaction, so there is nothing to end.
+                # The request is an abort, and the coordinator does not know the transaction, so there is nothing to
+                # end.
                 if commit or error.code != ErrorCode.INVALID_TXN_STATE:
                     if self.phase is TransactionPhase.COMMITTING:
                         self.phase = TransactionPhase.OPEN

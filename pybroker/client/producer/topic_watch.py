@@ -16,15 +16,13 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _GONE_AFTER = 3
-"""When leaders and metadata have reported a topic as missing this many times, it counts as deleted; brokers may have
-old metadata.
-"""
+"""A topic counts as deleted when leaders and metadata have reported it as missing this many times: a single broker's
+metadata may be out of date."""
 
 
 class TopicWatch:
-    """wanted: returns the names to refresh. found: called with each topic that exists. gone:
-    called with the reason for each missing or forbidden topic. Each refresh wakes `background`.
-    """
+    """wanted: returns the names to refresh. found: called with each topic that exists. gone: called with the reason for
+    each missing or forbidden topic. Each refresh wakes `background`."""
 
     def __init__(
         self,

@@ -99,7 +99,7 @@ class TransactionalProducer(Producer):
             await own.end(commit=False)
 
     async def _given_up(self) -> None:
-        """Wait until the records that are being handed over are in batches, before the batches are dropped."""
+        """Wait until the records that callers are handing over are in batches, so that the abort drops them too."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -123,7 +123,7 @@ class TransactionalProducer(Producer):
     ) -> None:
         """Commit offsets of a group (the next offsets to read) as part of the transaction.
 
-        group: the value of `Consumer.group_metadata()`, or a group id. With the former, a member that was replaced
+        group: the value of `Consumer.group_metadata()`, or a group id. With the metadata, a member that was replaced
         cannot commit (KIP-447). Raises CommitFailedError if the group has rebalanced, ProducerFencedError if another
         producer has the transactional id, KafkaError if the coordinator refuses.
         """

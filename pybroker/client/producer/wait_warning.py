@@ -27,13 +27,12 @@ class WaitWarning:
         self._settled = True
 
     def settled(self) -> None:
-        """Take note that a batch has completed."""
+        """Record that a batch has completed."""
         self._settled = True
 
     def check(self, where: PartitionQueue, now: float) -> float:
-        """Warn if the records of a queue have waited too long; the queue must not be empty. Return the loop time of the
-        next check.
-        """
+        """Warn if the records of a queue have waited too long; `queue` must not be empty. Return the loop time of the
+        next check."""
         oldest = (where.in_flight or where.retries or where.queue)[0]
         if self._settled:
             self._settled = False

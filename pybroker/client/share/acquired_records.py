@@ -26,7 +26,7 @@ class AcquiredRecords:
 
 
 def decode_acquired(decoder: RecordDecoder, row: Any, *, topic: str, topic_id: Uuid) -> AcquiredRecords:
-    """Decode a response row: it has whole batches, but this member has acquired only some of their offsets."""
+    """Decode a response row. It has whole batches, of which this member has acquired only some offsets."""
     counts = {
         offset: acquired.delivery_count
         for acquired in row.acquired_records

@@ -311,7 +311,7 @@ class ShareConsumer(ClientLifecycle):
             self._arrived.set()
 
     def _took(self, session: ShareSession, topic_id: Uuid, row: Any) -> None:
-        """Take the acquired records of one partition from a response."""
+        """Take over the acquired records of one partition from a response."""
         name = self.cluster.topic_name(topic_id)
         if row.error_code:
             if is_retriable(row.error_code) or row.error_code == ErrorCode.UNKNOWN_TOPIC_ID:

@@ -64,9 +64,8 @@ class ShareMember:
             self._hurry.set()
 
     def polled(self) -> None:
-        """Take note that the caller has polled. Raises an error if a retry cannot fix it; the next poll tries again
-        nevertheless.
-        """
+        """Record that the caller has polled. Raises an error if a retry cannot fix it; the next poll tries again
+        nevertheless."""
         self._polled_at = self._loop.time()
         if self._failure is not None:
             failure, self._failure = self._failure, None

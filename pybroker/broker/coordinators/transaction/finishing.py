@@ -35,8 +35,8 @@ RETRY_S_MAX = 1.0
 """Longest delay between attempts; each delay is twice the previous one."""
 
 OVER = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
-"""Codes of a partition that needs no marker any more: it has the marker, or a newer producer epoch, which shows that
-another coordinator has ended the transaction."""
+"""Codes of a partition that needs no marker any more: it has the marker, or it has a newer producer epoch, which shows
+that another coordinator has ended the transaction."""
 
 
 class Finishing:

@@ -69,8 +69,8 @@ class LocalMarkers:
         return future
 
     def begin_then(self, marker: Marker, parts: Sequence[TransactionPartition], callback: CodesCallback) -> None:
-        """Like `begin`, but with a callback. `callback` is called once, before this method returns if no partition has
-        to wait."""
+        """Like `begin`, but call `callback` once with the error codes. The call comes before this method returns if no
+        partition has to wait."""
         codes = [ErrorCode.NONE] * len(parts)
         left = len(parts)
 

@@ -2,8 +2,8 @@
 
 A change takes effect once it is stored. Until then it is the entry's `coming`, and further changes wait or get
 CONCURRENT_TRANSACTIONS. Only the change after the end of a transaction does not wait for the write of the end. It
-follows in the same log: a replay that reads it has read the end before. Each value contains the whole state of its id.
-If the write of the end fails and the next write succeeds, nothing is lost.
+follows the end in the same log, so a replay reads the end first. Each value contains the whole state of its id. If the
+write of the end fails and the next write succeeds, nothing is lost.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ class TransactionShard(Shard[LoadedTransactions]):
             entry.wake()
 
     def _named(self, part: TransactionPartition, update_ms: int) -> TransactionPartition | None:
-        """Add the topic id to a partition from a value that Kafka wrote: the topic that had the name then. None: there
-        is none."""
+        """Add the topic id to a partition from a value that Kafka wrote: the id of the topic that had the name at that
+        time. Return None if there is none."""
         if part.topic_id != Uuid.ZERO:
             return part
         topic_id = self._topics.topic_id_at(part.topic, update_ms)

@@ -251,7 +251,7 @@ def end(now: CoordinatedTransaction, who: TransactionProducer, commit: bool, now
     if who.epoch != now.producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if now.state is TransactionState.ONGOING:
-        # In whichever version the transaction began: a marker with an unchanged producer epoch is one of version 1.
+        # The producer's current version does not matter: a marker with an unchanged producer epoch is one of version 1.
         return now.moved(
             TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT, now_ms, version=VERSION_1
         )

@@ -45,7 +45,8 @@ EXIT_BAD_SETTINGS = 2
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 ECHO_SECONDS = 0.1
-"""A second signal within this time after the first is its echo: no operator presses Ctrl-C twice that fast."""
+"""A second signal within this time after the first counts as the same one: no operator presses Ctrl-C twice that
+fast."""
 
 STOP_GRACE_SECONDS = 5
 """If a stop takes longer than `shutdown.timeout.ms` (which limits its steps) plus this time, the process is killed."""
@@ -85,7 +86,7 @@ def start_command(
         import uvloop
 
         loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    except ImportError:  # not among the dependencies on Windows
+    except ImportError:  # uvloop is not a dependency on Windows
         loop = asyncio.new_event_loop()
     loop.set_exception_handler(_handle_loop_exception)
     asyncio.set_event_loop(loop)
@@ -259,7 +260,7 @@ class Foreground:
         return broker.services.disk_room.reason_not_ready(self._config.get_int("ready.log.dir.usable.bytes.min"))
 
     def _otlp_is_there(self) -> None:
-        """Raise StartError if the packages that `otlp.endpoint` needs are not installed."""
+        """Raise StartError if packages that `otlp.endpoint` needs are missing."""
         if not self._config[ENDPOINT]:
             return
         try:

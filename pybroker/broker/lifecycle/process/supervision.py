@@ -1,10 +1,10 @@
-"""Supervision of this process: it notifies systemd, and a broker that a test has started ends with its parent process,
+"""Supervision of this process. It notifies systemd. A broker that a test has started ends with its parent process,
 however the parent ends.
 
-The parent holds the writing end of a pipe and never writes. When the parent ends, the kernel kills this process: the
-pipe sends SIGKILL on hang-up, which needs neither a thread nor the GIL. PR_SET_PDEATHSIG watches one *thread* of the
-parent, and would kill a broker when the worker thread that started it ends. If the parent forks, the other child
-inherits the pipe and keeps it open, so on Linux this process watches the parent itself, too.
+The parent holds the writing end of a pipe and never writes. When the parent ends, the pipe hangs up, and the kernel
+sends SIGKILL to this process. This needs neither a thread nor the GIL. PR_SET_PDEATHSIG is unsuitable: it watches one
+*thread* of the parent, and would kill a broker when the worker thread that started it ends. If the parent forks, the
+other child inherits the pipe and keeps it open, so on Linux this process also watches the parent itself.
 """
 
 from __future__ import annotations

@@ -44,23 +44,24 @@ LOG_LIMITS = (
     "metadata.max.retention.ms",
 )
 FOUNDING = "quorum-founding"
-"""File in the directory of the metadata log: this broker founds the cluster with the id in it."""
+"""File in the directory of the metadata log. It marks this broker as the founder of the cluster whose id it
+contains."""
 ASK_S_MIN, ASK_S_MAX = 0.02, 0.5
-"""First and longest pause between two rounds of questions for the cluster's id; each is twice as long as the one
-before.
-"""
+"""First and longest pause between two rounds of questions for the cluster's id. Each pause is twice as long as the
+previous one."""
 
 
 BOOTSTRAP_FIRST = -2
-"""The metadata log knows the first of `controller.quorum.bootstrap.servers` by this id; the others follow downwards."""
+"""The node id by which the metadata log knows the first of `controller.quorum.bootstrap.servers`; the following servers
+have the next lower ids."""
 
 
 class VoterDirectory:
-    """Where the nodes of the quorum listen to brokers: the voters of the metadata log, the configured ones, and what
-    nodes say of themselves."""
+    """The inter-broker addresses of the quorum's nodes, from three sources: the voters in the metadata log, the
+    configured voters, and the addresses that nodes report."""
 
     def __init__(self, config: BrokerConfig, status: Callable[[], QuorumStatus] | None = None) -> None:
-        """`status` returns what this broker's node knows of the quorum."""
+        """`status` returns this node's view of the quorum."""
         assert config.between_brokers is not None
         self._listener = config.between_brokers
         self._protocol = next(listener.protocol for listener in config.listeners if listener.name == self._listener)
@@ -68,13 +69,13 @@ class VoterDirectory:
         self._status = status
 
     def address_of(self, node_id: int) -> BrokerImage | None:
-        """Return a voter as a broker; None for another node."""
+        """Return a voter as a broker; None if the node is not a voter."""
         voters = () if self._status is None else self._status().voters
         known = next((voter.endpoints[0] for voter in voters if voter.node_id == node_id and voter.endpoints), None)
         return self.broker(node_id, "", 0) if known is None else self.broker(node_id, known.host, known.port)
 
     def broker(self, node_id: int, host: str, port: int) -> BrokerImage | None:
-        """Return a node as a broker; `host` and `port` are its own words."""
+        """Return a node as a broker. `host` and `port` are the ones that the node itself has reported."""
         voter = self._voters.get(node_id)
         if not host and voter is not None:
             host, port = voter.host, voter.port
@@ -89,10 +90,9 @@ def stored_cluster_id(log_dirs: Sequence[str]) -> str | None:
 
 
 async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the id of the cluster, and whether this broker founds it: the id of the log directories, else that of
-    another broker. A broker without configured addresses founds a new cluster; so does the voter with the lowest id in
-    `controller.quorum.voters` if no other broker answers. The others wait for them.
-    """
+    """Return the id of the cluster, and whether this broker founds it. The id comes from the log directories, else from
+    another broker. A broker without configured addresses founds a new cluster. So does the voter with the lowest id in
+    `controller.quorum.voters` if no other broker answers; all other brokers wait for the cluster's id."""
     _require_no_other_log(config)
     mark, stored = _founding_mark(config), stored_cluster_id(config.log_dirs)
     if mark.exists():
@@ -144,7 +144,8 @@ def _others(config: BrokerConfig) -> list[VoterAddress]:
 
 
 def own_addresses(config: BrokerConfig) -> tuple[QuorumAddress, ...]:
-    """Return where this broker listens to brokers: as `controller.quorum.voters` says, else as it advertises."""
+    """Return the inter-broker addresses of this broker: those in `controller.quorum.voters`, else its advertised
+    listeners."""
     assert config.between_brokers is not None
     voter = next((voter for voter in config.voters if voter.node_id == config.broker_id), None)
     if voter is not None:
@@ -176,7 +177,7 @@ async def _ask(
 
 
 class OpenQuorum(NamedTuple):
-    """The node of this broker, its transport, and what follows it."""
+    """The node of this broker, its transport, and the components that follow the log."""
 
     log: NativeMetadataLog
     transport: QuorumTransport
@@ -197,8 +198,8 @@ async def open_quorum(
     metadata: NativeMetadata,
     founds: bool,
 ) -> OpenQuorum:
-    """Open the node; the log directories have their ids by now. `metadata`: makes the data plane hand over fetches of
-    the metadata topic. `founds`: format the node as the only voter of a new cluster. Raises StartError."""
+    """Open the node; the log directories have their ids by now. `metadata`: makes the data plane pass on fetches of the
+    metadata topic. `founds`: format the node as the only voter of a new cluster. Raises StartError."""
     log.warning("%s", WARNING)
     directory, here = Path(config.metadata_log_dir) / METADATA_LOG_DIRECTORY, config.broker_id
     directory_id = Uuid.parse(directory_id_of(config.metadata_log_dir))
@@ -253,8 +254,8 @@ async def open_quorum(
 
 
 def _require_no_other_log(config: BrokerConfig) -> None:
-    """Raise StartError if another log directory has the metadata log: with an empty one this broker would be a new
-    replica, and perhaps found another cluster."""
+    """Raise StartError if another log directory has the metadata log. With an empty log, this broker would become a new
+    replica, and might found another cluster."""
     for log_dir in config.log_dirs:
         other = Path(log_dir) / METADATA_LOG_DIRECTORY
         if log_dir != config.metadata_log_dir and other.exists():

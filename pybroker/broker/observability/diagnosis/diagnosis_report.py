@@ -100,5 +100,5 @@ def process() -> dict[str, Any]:
 def _text(path: Path) -> list[str]:
     try:
         return path.read_text().splitlines()
-    except OSError:  # Only Linux has this.
+    except OSError:  # Only Linux has this file.
         return []

@@ -49,7 +49,8 @@ async def read(store: MetadataStore) -> dict[str, Node]:
 
 
 def document(nodes: Mapping[str, Node]) -> dict[str, Any]:
-    """Return path → value, version and times; for the nodes beyond NODES_MAX, only their number."""
+    """Return path → value, version and times. If there are more than NODES_MAX nodes, return only the number of the
+    rest."""
     some = sorted(nodes)[:NODES_MAX]
     return {"left_out": len(nodes) - len(some), "nodes": {path: _node(path, nodes[path]) for path in some}}
 

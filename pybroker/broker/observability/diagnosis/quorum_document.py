@@ -1,4 +1,4 @@
-"""The metadata quorum as this broker's node knows it, and the metadata of its log without settings and secrets."""
+"""The metadata quorum as this broker's node sees it, and the metadata of its log without settings and secrets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _replica(replica: QuorumReplicaStatus) -> dict[str, Any]:
 
 
 def image_document(image: ClusterImage) -> dict[str, Any]:
-    """Return the metadata for JSON: of the topics beyond TOPICS_MAX only the number."""
+    """Return the metadata for JSON. If there are more than TOPICS_MAX topics, return only the number of the rest."""
     some = sorted(image.topics)[:TOPICS_MAX]
     return {
         "offset": image.offset,

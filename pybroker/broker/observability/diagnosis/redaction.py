@@ -83,7 +83,7 @@ class Cleaner:
     """Removes secrets from texts: the given ones, and logins within URLs."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        # Longest first: replacing a part of a longer secret would leave the rest of it visible.
+        # Replace the longest secrets first: replacing a part of a longer secret would leave the rest of it visible.
         known = sorted({form for each in secrets for form in _forms(each)}, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 

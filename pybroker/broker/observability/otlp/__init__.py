@@ -4,6 +4,6 @@ Imported when `otlp.endpoint` is set; needs `pip install 'pybroker[otlp]'`.
 | module | answers |
 |---|---|
 | `otlp_messages` | builds OTLP messages from metrics, slow requests and client metrics |
-| `otlp_sender` | sends them to the collector: retries, and counts of lost messages |
+| `otlp_sender` | sends the messages to the collector: retries, and counts of lost messages |
 | `otlp_export` | creates the export from the settings; the thread that schedules it |
 """

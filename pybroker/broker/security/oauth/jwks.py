@@ -24,8 +24,7 @@ ALGORITHMS: Mapping[str, str] = {
     "Ed25519": "OKP",
 }
 """Signature algorithm → key type. Algorithms with a shared secret (HS256 …) are not accepted, because every verifier
-could sign with it, nor is `none`, which means no signature.
-"""
+could also sign, nor is `none`, which means no signature."""
 
 
 class JwksError(Exception):

@@ -195,8 +195,8 @@ class ClassicProtocolMember(GroupMembership):
         return connection
 
     async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
-        """Commit, run the listener, then drop partitions. If this is cancelled in between, the member still owns them.
-        """
+        """Commit, run the listener, then drop partitions. If the call is cancelled in between, the member still owns
+        them."""
         try:
             await self._callbacks.revoke(partitions)
         except Exception:
@@ -205,9 +205,8 @@ class ClassicProtocolMember(GroupMembership):
         self._owned -= partitions
 
     async def _join_and_sync(self, connection: BrokerConnection) -> frozenset[TopicPartition]:
-        """Join and sync; return the assignment. It continues to run between polls, because it waits for all other
-        members.
-        """
+        """Join and sync; return the assignment. The exchange continues between polls, because it waits for all other
+        members."""
         subscription = ProtocolSubscription(
             tuple(self._topics), tuple(sorted(self._owned)), self._generation if self._owned else -1
         )
@@ -301,8 +300,8 @@ class ClassicProtocolMember(GroupMembership):
     # Beats and the end ---------------------------------------------------------------------------------------
 
     def identity(self, who: GroupMetadata, partitions: frozenset[TopicPartition]) -> GroupMetadata | None:
-        """Return `who` while its generation lasts. In a later generation, any partition may belong to another member.
-        """
+        """Return `who` while its generation lasts, else None: in a later generation, any partition may belong to
+        another member."""
         now = self.metadata
         return who if (now.generation, now.member_id) == (who.generation, who.member_id) else None
 

@@ -23,15 +23,14 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2
-"""Member epochs in requests: to join, to leave, and (static members) to leave until the member returns or its session
-ends.
-"""
+"""Member epochs in requests: one to join, one to leave, and one with which static members leave until they return or
+their session ends."""
 _REGEX_FROM = 1
 """First version in which the coordinator matches regular expressions."""
 _OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 Partition = tuple[Uuid, int]
-"""(topic id, index): if a topic is recreated, its partitions are different ones."""
+"""(topic id, index). The id distinguishes the partitions of a recreated topic."""
 
 
 class ConsumerProtocolMember(GroupMembership):
@@ -76,7 +75,7 @@ class ConsumerProtocolMember(GroupMembership):
 
     @property
     def reads_as(self) -> tuple[str | None, int]:
-        """Member id and member epoch for OffsetFetch, if it is a member."""
+        """Member id and member epoch for OffsetFetch; (None, -1) if this consumer is not a member."""
         return (self._member_id, self._epoch) if self._epoch > 0 else (None, -1)
 
     @property
@@ -192,8 +191,8 @@ class ConsumerProtocolMember(GroupMembership):
         return self._target != target or target == self._owned.keys()
 
     async def _give_up(self, gone: dict[Partition, TopicPartition]) -> None:
-        """Commit, run the listener, then drop partitions. If this is cancelled in between, the member still owns them.
-        """
+        """Commit, run the listener, then drop partitions. If the call is cancelled in between, the member still owns
+        them."""
         try:
             await self._callbacks.revoke(frozenset(gone.values()))
         except asyncio.CancelledError:
@@ -361,7 +360,7 @@ class ConsumerProtocolMember(GroupMembership):
             self._metrics.add("failed-rebalance-total")
             words = " ".join(
                 (message or "the coordinator rejected the heartbeat").split()
-            )  # A message may span several lines.
+            )  # The broker's message may span several lines.
             self._fail(broker_error(code, f"{self._setting(code)}: {words}"))
 
     def _setting(self, code: int) -> str:

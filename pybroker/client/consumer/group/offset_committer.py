@@ -1,6 +1,5 @@
-"""Committed offsets of a consumer: if the broker and the metadata have topic ids, they are used, so that incarnations
-do not share offsets.
-"""
+"""Committed offsets of a consumer. Topic ids are used if the broker and the metadata have them, so that incarnations do
+not share offsets."""
 
 from __future__ import annotations
 
@@ -94,7 +93,7 @@ class GroupCommits:
                 self._member.answered(code)  # Otherwise the error belongs to an earlier membership.
             if code in _NOT_OURS or code == ErrorCode.REBALANCE_IN_PROGRESS:
                 raise CommitFailedError(code, f"{about}: the partitions may belong to another member")
-            # If the commit was by id, this is final: the incarnation no longer exists.
+            # If the commit was by id, this error is final: the incarnation no longer exists.
             raise _DeletedTopic(code, about) if code == ErrorCode.UNKNOWN_TOPIC_ID else broker_error(code, about=about)
 
         await self._member.attempt(once, timeout_s)
@@ -115,7 +114,7 @@ class GroupCommits:
             )
         version = highest if all(ids.values()) else min(highest, OFFSETS_BY_ID - 1)
         for topic, topic_id in ids.items():
-            # If the commit is by name, only this check keeps the offset away from another incarnation of the topic.
+            # In a commit by name, only this check keeps the offset away from another incarnation of the topic.
             current = self._topic_id(TopicPartition(topic, -1))
             if version < OFFSETS_BY_ID and topic_id and current and current != topic_id:
                 return ErrorCode.UNKNOWN_TOPIC_ID, topic

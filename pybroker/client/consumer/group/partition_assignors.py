@@ -88,7 +88,7 @@ class CooperativeStickyAssignor(Assignor):
             if able:
                 result[min(able, key=lambda each: (len(result[each]), each))].append(partition)
         _balance(result, members)
-        # If another member still owns a partition, it is not assigned now. When its owner has revoked it, the next
+        # A partition that another member still owns is not assigned now. When its owner has revoked it, the next
         # rebalance assigns it.
         return {
             member: sorted(each for each in partitions if owners.get(each, member) == member)

@@ -92,7 +92,7 @@ class Rebalances:
         """
         if self._auto_commit and self._commits is not None and offsets:
             if self._committing is not None:
-                self._committing.cancel()  # That commit has fewer offsets than this one.
+                self._committing.cancel()  # The running commit has fewer offsets than the last one.
             await patience.wait_for(self._commit_quietly(offsets))
         if subscribed and self.member is not None:
             await patience.wait_for(self._revoke(self._positions.assigned()))
@@ -120,7 +120,7 @@ class Rebalances:
         }
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None) -> None:
-        """Commit offsets and call the interceptors. Raises the same errors as the committer's `commit`."""
+        """Commit offsets and call the interceptors. Raises the same errors as `GroupCommits.commit`."""
         await self.commits().commit(offsets, timeout_s)
         self._metrics.add("commit-total")
         for interceptor in self._interceptors:
@@ -190,7 +190,8 @@ class Rebalances:
         try:
             if partitions:
                 await self.await_listener(self.listener.on_partitions_revoked(partitions))
-        except Exception:  # This does not include a cancelled poll: the next poll then calls the listener again.
+        # `Exception` does not include cancellation: after a cancelled poll, the next poll calls the listener again.
+        except Exception:
             self._drop(partitions)
             raise
         self._drop(partitions)
