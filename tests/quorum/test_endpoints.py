@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.child_processes import free_port
 from tests.quorum.scene import QuorumBroker, Scene, until
 from tests.support.kafka_tools import ToolError, run_tool
+from tests.support.maven import QUORUM_TOOLS
 from tests.wire.client import WireClient
 
 OBSERVER = 4
@@ -105,3 +107,33 @@ def test_voters_are_the_controllers_and_stay_registered(scene: ObserverScene) ->
     assert states() == dict.fromkeys(scene.brokers, "unfenced") | {away: "fenced"}
     scene.start()
     until(lambda: states() == dict.fromkeys(scene.brokers, "unfenced"))
+
+
+@pytest.mark.parametrize("how", ["--bootstrap-server", "--bootstrap-controller"])
+def test_kafkas_tools_unregister_a_controller(scene: ObserverScene, how: str) -> None:
+    """KIP-1312, with Kafka 4.4's kafka-metadata-quorum and kafka-cluster."""
+
+    def unregister(controller_id: int) -> str:
+        arguments = ["unregister-controller", how, scene.bootstrap, "--id", str(controller_id)]
+        return run_tool("kafka-cluster", arguments, QUORUM_TOOLS)
+
+    removed = next(broker_id for broker_id in scene.brokers if broker_id not in (1, scene.controller()))
+    with pytest.raises(ToolError, match="cannot unregister itself while it is active"):
+        unregister(scene.controller())
+    with pytest.raises(ToolError, match=f"Controller {removed} is a voter of the metadata quorum: remove it"):
+        unregister(removed)
+    with pytest.raises(ToolError, match="Controller ID 9 is not registered"):
+        unregister(9)
+
+    broker = scene.brokers[removed]
+    directory = re.search(r"^directory\.id=(.*)$", (broker.data_dir / "meta.properties").read_text(), re.MULTILINE)
+    assert directory is not None
+    broker.kill()
+    voter = ["--controller-id", str(removed), "--controller-directory-id", directory.group(1), "--unregister"]
+    said = run_tool("kafka-metadata-quorum", [how, scene.bootstrap, "remove-controller", *voter], QUORUM_TOOLS)
+    assert f"Unregistered KRaft controller {removed}\n" in said
+    assert f"Controller {removed} is no longer registered" in unregister(removed)
+    assert listed(scene, "--bootstrap-controller") == scene.brokers.keys() - {removed}
+    # As a broker it is still registered, and works when it is back.
+    scene.start()
+    until(lambda: listed(scene, "--bootstrap-server") == {1, 2, 3, OBSERVER})

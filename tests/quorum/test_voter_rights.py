@@ -19,6 +19,7 @@ REQUESTS = [
     (m.DescribeQuorumRequest(), AclOperation.DESCRIBE, ErrorCode.NONE),
     (m.AddRaftVoterRequest(cluster_id="other"), AclOperation.ALTER, ErrorCode.INCONSISTENT_CLUSTER_ID),
     (m.RemoveRaftVoterRequest(cluster_id="other"), AclOperation.ALTER, ErrorCode.INCONSISTENT_CLUSTER_ID),
+    (m.UnregisterControllerRequest(controller_id=9), AclOperation.ALTER, ErrorCode.CONTROLLER_ID_NOT_REGISTERED),
     (m.TransferQuorumLeaderRequest(timeout_ms=5000), AclOperation.ALTER, ErrorCode.INVALID_REQUEST),
 ]
 

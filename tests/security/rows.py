@@ -25,7 +25,7 @@ EXEMPT = {
     17: "comes before authentication",
     18: "comes before authentication",
     36: "is the authentication",
-    **dict.fromkeys((55, 80, 81, 32155), "served in a metadata quorum only (tests/quorum/test_voter_rights.py)"),
+    **dict.fromkeys((55, 80, 81, 94, 32155), "served in a metadata quorum only (tests/quorum/test_voter_rights.py)"),
     39: "for the owner of a delegation token and its renewers, as in Kafka (test_delegation_tokens.py)",
     40: "for the owner of a delegation token and its renewers, as in Kafka (test_delegation_tokens.py)",
     71: "says what the client itself shall push, as in Kafka",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.support.java import java_command, running
-from tests.support.maven import TOOLS, jars
+from tests.support.maven import TOOLS, Libraries, jars
 
 TIMEOUT_S = 200
 MAIN_CLASSES = {
@@ -39,9 +39,9 @@ class ToolError(Exception):
     """A tool has ended with an exit code other than 0; the message is its output."""
 
 
-def run_tool(name: str, arguments: Sequence[str]) -> str:
+def run_tool(name: str, arguments: Sequence[str], libraries: Libraries = TOOLS) -> str:
     """Run a tool; return its standard output."""
-    command = java_command(f"{jars(TOOLS)}/*", MAIN_CLASSES[name], arguments)
+    command = java_command(f"{jars(libraries)}/*", MAIN_CLASSES[name], arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if done.returncode != 0:
         raise ToolError(f"{name} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")

@@ -36,6 +36,12 @@ TOOLS = (
     (f"org.apache.kafka:kafka_2.13:{KAFKA_TOOLS_VERSION}", ()),
     ("org.slf4j:slf4j-nop:1.7.36", ()),
 )
+QUORUM_TOOLS = (
+    # kafka-cluster and kafka-metadata-quorum of 4.4; the artifact that is missing has only DumpLogSegments' plug-in
+    # interface.
+    (f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}", ("org.apache.kafka:kafka-tools-api",)),
+    ("org.slf4j:slf4j-nop:1.7.36", ()),
+)
 STREAMS = (
     # The latest release whose tests are in Maven Central; they are programs with a main class.
     ("org.apache.kafka:kafka-streams:4.0.2", ()),

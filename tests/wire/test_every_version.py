@@ -28,7 +28,7 @@ def quorum_client() -> Iterator[WireClient]:
 
 WITHOUT_PLUG_IN = {"StreamsGroupTopologyDescriptionUpdate"}
 """Refused like a Kafka without the plug-in, with the same code."""
-OF_QUORUM = {"DescribeQuorum", "AddRaftVoter", "RemoveRaftVoter", "TransferQuorumLeader"}
+OF_QUORUM = {"DescribeQuorum", "AddRaftVoter", "RemoveRaftVoter", "UnregisterController", "TransferQuorumLeader"}
 """Served only with metadata.store=quorum."""
 
 SERVED = [row for row in native.api_table() if row.served]

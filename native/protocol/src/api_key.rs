@@ -97,6 +97,7 @@ impl Api {
             ApiKey::DescribeQuorum
                 | ApiKey::AddRaftVoter
                 | ApiKey::RemoveRaftVoter
+                | ApiKey::UnregisterController
                 | ApiKey::TransferQuorumLeader
         )
     }
@@ -276,7 +277,7 @@ apis! {
     91 AlterShareGroupOffsets 0..=0 flexible 0 Python served;
     92 DeleteShareGroupOffsets 0..=0 flexible 0 Python served;
     93 StreamsGroupTopologyDescriptionUpdate 0..=0 flexible 0 Python served;
-    94 UnregisterController 0..=0 flexible 0 Python dormant;
+    94 UnregisterController 0..=0 flexible 0 Python served;
     32142 ListTopics 0..=1 flexible 1 Native served;
     32143 UndeleteTopics 0..=0 flexible 0 Python served;
     32144 TruncateTopics 0..=0 flexible 0 Python served;

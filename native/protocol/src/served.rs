@@ -185,6 +185,7 @@ mod tests {
                 (ApiKey::DescribeQuorum, 0, 2),
                 (ApiKey::AddRaftVoter, 0, 1),
                 (ApiKey::RemoveRaftVoter, 0, 0),
+                (ApiKey::UnregisterController, 0, 0),
                 (ApiKey::TransferQuorumLeader, 0, 0),
             ]
         );

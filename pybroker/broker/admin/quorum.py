@@ -1,4 +1,6 @@
-"""The voters of the metadata quorum: DescribeQuorum, AddRaftVoter, RemoveRaftVoter, and the transfer of leadership."""
+"""The voters of the metadata quorum: DescribeQuorum, AddRaftVoter, RemoveRaftVoter, UnregisterController, and the
+transfer of leadership.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from pybroker.broker.cluster.quorum_events import (
     QuorumState,
     RemoveVoter,
     TransferQuorumLeader,
+    UnregisterController,
 )
 from pybroker.config import BrokerConfig
 from pybroker.errors import KafkaError
@@ -65,6 +68,10 @@ class VoterAdmin:
         """Turn a voter, named by node id and directory id, into an observer."""
         self._require_cluster(cluster_id)
         await self._controller.submit(RemoveVoter(*voter), caller=caller)
+
+    async def unregister(self, controller_id: int, caller: Caller) -> None:
+        """Confirm that a node that is no voter is no controller."""
+        await self._controller.submit(UnregisterController(controller_id), caller=caller)
 
     async def transfer(self, successor: int | None, timeout_ms: int, caller: Caller) -> None:
         """Let the leader resign in favour of a voter; None: of any other voter."""

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from pybroker.broker.api import (
         k93_streams_group_topology_description_update as k93_streams_group_topology_description_update,
     )
+    from pybroker.broker.api import k94_unregister_controller as k94_unregister_controller
     from pybroker.broker.api import k32143_undelete_topics as k32143_undelete_topics
     from pybroker.broker.api import k32144_truncate_topics as k32144_truncate_topics
     from pybroker.broker.api import k32145_describe_topic_history as k32145_describe_topic_history

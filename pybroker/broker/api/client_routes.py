@@ -138,6 +138,7 @@ def _of_quorum(services: Services) -> Routes:
         55: lambda: partial(api.k55_describe_quorum.handle, admin.quorum, authorizer),
         80: lambda: partial(api.k80_add_raft_voter.handle, admin.quorum, authorizer),
         81: lambda: partial(api.k81_remove_raft_voter.handle, admin.quorum, authorizer),
+        94: lambda: partial(api.k94_unregister_controller.handle, admin.quorum, authorizer),
         32155: lambda: partial(api.k32155_transfer_quorum_leader.handle, admin.quorum, authorizer),
     }
 

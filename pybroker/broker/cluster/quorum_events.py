@@ -166,6 +166,13 @@ class RemoveVoter(Event[None], frozen=True):
     directory_id: Uuid
 
 
+class UnregisterController(Event[None], frozen=True):
+    """The question whether a controller is gone (KIP-1312). KafkaError INVALID_REQUEST: the node leads or is a voter;
+    CONTROLLER_ID_NOT_REGISTERED: the cluster does not know the node."""
+
+    controller_id: int
+
+
 class TransferQuorumLeader(Event[int], frozen=True):
     """The leader of the metadata log resigns, and prefers a successor. Reply: the leader that was elected, which may be
     another voter. KafkaError VOTER_NOT_FOUND: the successor is not a voter; REQUEST_TIMED_OUT: no leader was
@@ -184,7 +191,7 @@ class OfferVoter(Event[None], frozen=True):
     addresses: tuple[QuorumAddress, ...]
 
 
-QuorumEvent = DescribeQuorum | AddVoter | RemoveVoter | TransferQuorumLeader | OfferVoter
+QuorumEvent = DescribeQuorum | AddVoter | RemoveVoter | UnregisterController | TransferQuorumLeader | OfferVoter
 """Events that concern the metadata log itself, not the image that results from its records."""
 
 ANSWERED_WHEN_DURABLE: frozenset[type[Event[Any]]] = frozenset(
@@ -202,6 +209,7 @@ ANSWERED_WHEN_DURABLE: frozenset[type[Event[Any]]] = frozenset(
         ReplicasStopped,
         StopBroker,
         TransferQuorumLeader,
+        UnregisterController,
     }
 )
 """Events whose answers do not wait until the broker has applied the image: a broker submits them while it applies

@@ -234,6 +234,7 @@ RULES: Mapping[type[e.Event[Any]], PermissionRule] = {
     q.DescribeQuorum: PermissionRule(_describe_cluster),
     q.AddVoter: PermissionRule(_alter_cluster),
     q.RemoveVoter: PermissionRule(_alter_cluster),
+    q.UnregisterController: PermissionRule(_alter_cluster),
     q.TransferQuorumLeader: PermissionRule(_alter_cluster),
     e.BeginIngest: PermissionRule(_ingest),
     e.CommitIngest: PermissionRule(_ingest),

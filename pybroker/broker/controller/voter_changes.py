@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pybroker.broker.cluster.quorum_events import (
@@ -23,6 +23,7 @@ from pybroker.broker.cluster.quorum_events import (
     QuorumState,
     RemoveVoter,
     TransferQuorumLeader,
+    UnregisterController,
 )
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.broker.quorum.quorum_node import ProposalError, QuorumNode
@@ -64,7 +65,9 @@ class VoterChanges:
         self._turn = asyncio.Lock()
         self._promotion: asyncio.Task[None] | None = None
         self.brokers: Callable[[], Mapping[int, BrokerImage]] = dict
-        """Returns the registered brokers."""
+        """Returns the live brokers."""
+        self.registered: Callable[[], Container[int]] = dict
+        """Returns the ids of all registered brokers, also of those that are down."""
 
     def lead(self, leads: bool) -> None:
         """Begin or stop to promote brokers."""
@@ -89,6 +92,8 @@ class VoterChanges:
                 await self._add(event)
             case RemoveVoter():
                 await self._remove(QuorumReplica(event.node_id, event.directory_id))
+            case UnregisterController():
+                self._unregister(event.controller_id)
             case TransferQuorumLeader():
                 return await self._transfer(event)
         return None
@@ -164,6 +169,21 @@ class VoterChanges:
             raise _client_error(error, replica) from None
         self._offers.pop(replica.node_id, None)
         log.info("removed voter node=%d directory_id=%s", replica.node_id, replica.directory_id)
+
+    def _unregister(self, node_id: int) -> None:
+        """Confirm that the node is no controller: a voter is one while it is in the voter set, and no longer."""
+        status = self._leading()
+        if node_id == self._node_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
+        if node_id in {voter.node_id for voter in status.voters}:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Controller {node_id} is a voter of the metadata quorum: remove it as a voter first (`pybroker "
+                "cluster quorum remove`, or `kafka-metadata-quorum remove-controller`).",
+            )
+        if node_id not in self.registered():
+            raise KafkaError(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {node_id} is not registered.")
+        log.info("unregistered controller node=%d", node_id)
 
     async def _transfer(self, event: TransferQuorumLeader) -> int:
         before, successor = self._leading(), event.successor

@@ -44,6 +44,7 @@ def quorum_election(
 
     changes = VoterChanges(quorum.node, dependencies.broker_id, dependencies.config.voters_wanted)
     changes.brokers = lambda: quorum.loader.image.brokers
+    changes.registered = lambda: {*quorum.loader.image.brokers, *quorum.loader.image.fenced}
 
     def of_epoch(epoch: int) -> Controller:
         return make_controller(

@@ -30,8 +30,15 @@ from tests.unit.controller.test_decisions import cluster, created
 CALLER = Caller("User:a", "127.0.0.1")
 CLUSTER, TOPIC = ResourceType.CLUSTER, ResourceType.TOPIC
 MAY_NOT_TOPIC, MAY_NOT_CLUSTER = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+OF_ADMINISTRATORS = {
+    q.AddVoter,
+    q.DescribeQuorum,
+    q.RemoveVoter,
+    q.TransferQuorumLeader,
+    q.UnregisterController,
+}
 OF_BROKERS = {
-    *(q.ANSWERED_WHEN_DURABLE - {q.AddVoter, q.DescribeQuorum, q.RemoveVoter, q.TransferQuorumLeader}),
+    *(q.ANSWERED_WHEN_DURABLE - OF_ADMINISTRATORS),
     e.AlterIsr,
     e.CatchUp,
     e.CloseDeletions,
@@ -105,6 +112,7 @@ async def test_each_event_needs_its_right() -> None:
         (q.DescribeQuorum(), [(AclOperation.DESCRIBE, CLUSTER, CLUSTER_NAME)]),
         (q.AddVoter(1, a, (), 0), [alter_cluster]),
         (q.RemoveVoter(1, a), [alter_cluster]),
+        (q.UnregisterController(1), [alter_cluster]),
         (q.TransferQuorumLeader(None, 0), [alter_cluster]),
         (e.UndeleteTopic(dead, None, "", 0), [(AclOperation.DELETE, TOPIC, "dead")]),
         (

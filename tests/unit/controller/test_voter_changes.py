@@ -8,13 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from pybroker.broker.cluster.quorum_events import OfferVoter
+from pybroker.broker.cluster.quorum_events import OfferVoter, UnregisterController
 from pybroker.broker.controller import voter_changes
 from pybroker.broker.controller.voter_changes import VoterChanges
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.broker.quorum.quorum_node import QuorumNode
+from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.native_quorum import QuorumReplica
+from pybroker.protocol.error_codes import ErrorCode
 
 DIRECTORIES = {node: Uuid.random() for node in range(1, 8)}
 
@@ -99,3 +101,28 @@ async def test_another_directory_that_lags_replaces_nothing() -> None:
     node = FakeNode([1, 2, 3], [2], lagging=[2])
     node.voters[1].directory_id = Uuid.random()
     assert await changes_of(node, [2]) == []
+
+
+@pytest.mark.parametrize(
+    ("node_id", "code"),
+    [
+        pytest.param(1, ErrorCode.INVALID_REQUEST, id="the leader"),
+        pytest.param(2, ErrorCode.INVALID_REQUEST, id="a voter that is down"),
+        pytest.param(5, ErrorCode.CONTROLLER_ID_NOT_REGISTERED, id="unknown"),
+    ],
+)
+async def test_only_a_known_node_that_does_not_vote_is_unregistered_as_a_controller(
+    node_id: int, code: ErrorCode
+) -> None:
+    node = FakeNode([1, 2], [3])
+    changes = VoterChanges(cast(QuorumNode, node), 1, 3)
+    changes.registered = lambda: {1, 2, 3, 4}
+    for gone in (3, 4):
+        assert await changes.handle(UnregisterController(gone)) is None
+    with pytest.raises(KafkaError) as refused:
+        await changes.handle(UnregisterController(node_id))
+    assert refused.value.code == code
+    node.role = "Follower"
+    with pytest.raises(KafkaError) as refused:
+        await changes.handle(UnregisterController(3))
+    assert refused.value.code == ErrorCode.NOT_CONTROLLER
