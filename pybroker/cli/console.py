@@ -9,8 +9,7 @@ import click
 from pybroker.cli.options import refusals_told
 from pybroker.cli.output import say
 from pybroker.cli.target import ADDRESS_VARIABLE, BOOTSTRAP_SERVER, address_option, target_of
-
-INSTALL = "The web console needs additional packages: pip install 'pybroker[console]'"
+from pybroker.version import packages_of
 
 
 @click.command()
@@ -53,7 +52,7 @@ INSTALL = "The web console needs additional packages: pip install 'pybroker[cons
     help="URL of a broker's /metrics, for charts of requests and errors; repeatable.",
 )  # fmt: skip
 @click.option("--certificate", type=click.Path(dir_okay=False), help="Serve HTTPS with this certificate chain (PEM).")
-@click.option("--key", type=click.Path(dir_okay=False), help="Private key of --tls-cert (PEM).")
+@click.option("--key", type=click.Path(dir_okay=False), help="Private key of --certificate (PEM).")
 def console(
     *,
     bootstrap_server: str | None,
@@ -82,7 +81,8 @@ def console(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "pybroker":
             raise
-        raise click.ClickException(INSTALL) from None
+        needs = f"The web console needs the package {error.name}: pip install {packages_of('console')}"
+        raise click.ClickException(needs) from None
     target = target_of(bootstrap_server, command_config, json=False)
     settings = ConsoleSettings(
         client_config=target.client_config(),

@@ -75,7 +75,7 @@ def _to_quorum(config: BrokerConfig, origin: str, yes: bool) -> None:
     alone = origin == "embedded"
     if not yes:
         place = config.log_dirs[0] if alone else f"the cluster at {config['zookeeper.connect']}"
-        click.confirm(f"Move the metadata of {place} to a metadata log in {config.log_dirs[0]}?", abort=True)
+        click.confirm(f"Move the metadata of {place} to a metadata log in {config.metadata_log_dir}?", abort=True)
     done = asyncio.run((migrate_broker if alone else migrate_cluster)(config, _tell))
     say(f"cluster {done.cluster_id}: {done.topics:,} topics, {done.partitions:,} partitions, in the metadata log")
     if alone:

@@ -41,7 +41,7 @@ OTLP = (
         (
             "URL of an OpenTelemetry collector (OTLP over HTTP), without /v1/metrics or /v1/traces. It receives this "
             "broker's metrics, traces of requests that take slow.request.log.ms or longer, and metrics that clients "
-            "push. Empty: none. Requires pip install 'pybroker[otlp]'. Not one of Kafka's settings."
+            "push. Empty: none. Requires the extra otlp (docs/install.md). Not one of Kafka's settings."
         ),
         _endpoint,
     ),

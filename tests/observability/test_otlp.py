@@ -201,4 +201,4 @@ def test_what_is_not_installed_is_said(tmp_path: Path) -> None:
         [sys.executable, "-c", hidden + run, *arguments], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 1
-    assert "pip install 'pybroker[otlp]'" in done.stderr
+    assert "otlp.endpoint needs the package opentelemetry.proto: pip install 'opentelemetry-proto>=" in done.stderr

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -14,7 +15,15 @@ from pybroker.cli import cli
 from pybroker.config import BROKER_SETTINGS, TOPIC_SETTINGS
 
 ROOT = Path(__file__).parents[2]
-NAMED = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "native/README.md")
+NAMED = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "benches/README.md",
+    "native/README.md",
+)
 PAGES = [ROOT / name for name in NAMED] + sorted(ROOT.glob("docs/**/*.md"))
 
 
@@ -26,6 +35,22 @@ def test_paths_exist(page: Path) -> None:
     named = re.findall(r"`((?:tests|native|docs|benches)/[\w/.]+|pybroker/[\w/]+\.py)`", text)
     assert [link for link in links if not (page.parent / link).exists()] == []
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def anchor_of(heading: str) -> str:
+    """Return a heading's anchor as GitHub makes it; other sites agree where it has no doubled dashes."""
+    plain = re.sub(r"[`*]|\]\([^)]*\)|\[", "", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_anchors_exist(page: Path) -> None:
+    lost = []
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        text = re.sub(r"^ *```.*?^ *```", "", (page.parent / target if target else page).read_text(), flags=re.M | re.S)
+        if anchor not in {anchor_of(heading) for heading in re.findall(r"^#+ (.+)", text, re.MULTILINE)}:
+            lost.append(f"{target}#{anchor}")
+    assert lost == []
 
 
 def test_settings_of_the_operations_page_exist() -> None:
@@ -80,3 +105,71 @@ def test_command_lines_are_understood() -> None:
             if not isinstance(problem, click.BadParameter) or not re.search(r"does not exist|ID", problem.message):
                 wrong.append(f"pybroker {line}: {problem.message}")
     assert wrong == []
+
+
+SPAN = re.compile(r"`([^`]+)`")
+
+
+NO_COMMANDS = ("pybroker is ready", "pybroker os")
+"""The line of a start, and a column of the benchmarks."""
+
+
+def commands_in(text: str) -> list[str]:
+    """The commands in its spans of code."""
+    return [each for each in SPAN.findall(text) if each.startswith("pybroker ") and not each.startswith(NO_COMMANDS)]
+
+
+def spans_of_pages() -> Iterator[tuple[str, str]]:
+    """Commands in running text, with their pages; and lines of syntax, which are in blocks."""
+    for page in PAGES:
+        text = page.read_text()
+        blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+        lines = [OF_THE_SHELL.sub("", line) for block in blocks for line in block.splitlines()]
+        rest = re.sub(r"^ *```\w*\n.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+        found = commands_in(rest) + [line for line in lines if line.startswith("pybroker ") and GRAMMAR.search(line)]
+        yield from ((page.name, each) for each in found)
+
+
+def spans_of_messages() -> Iterator[tuple[str, str]]:
+    """Commands that errors, logs, help and docstrings name, with their files."""
+    for path in sorted((ROOT / "pybroker").rglob("*.py")):
+        source = path.read_text()
+        if "`pybroker " not in source:
+            continue
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = node.value
+            else:
+                continue
+            yield from ((path.name, each) for each in commands_in(text))
+
+
+def problem_of(span: str) -> str | None:
+    """Return what is wrong with the words of a command up to its arguments, and with its long options."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="pybroker")
+    words = span.split()[1:]
+    known = set[str]()
+    while True:
+        known.update(option for each in command.get_params(context) for option in (*each.opts, *each.secondary_opts))
+        if not isinstance(command, click.Group):
+            break
+        verbs = {f"--{name}" for name in command.list_commands(context)}
+        if not words or not re.fullmatch(r"(--)?[a-z][a-z0-9-]*", words[0]) or words[0] in known - verbs:
+            break
+        found = command.get_command(context, words[0].removeprefix("--"))
+        if found is None:
+            return f"no command {words[0]}"
+        command, context, words = found, click.Context(found, info_name=words[0], parent=context), words[1:]
+    unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", " ".join(words))) - known
+    return f"no option {', '.join(sorted(unknown))}" if unknown else None
+
+
+@pytest.mark.parametrize("spans", [spans_of_pages, spans_of_messages], ids=["pages", "messages"])
+def test_named_commands_and_options_exist(spans: Callable[[], Iterator[tuple[str, str]]]) -> None:
+    found = sorted(set(spans()))
+    assert len(found) > 30
+    assert [f"{where}: {span}: {wrong}" for where, span in found if (wrong := problem_of(span))] == []

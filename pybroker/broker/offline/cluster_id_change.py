@@ -4,8 +4,8 @@ The command writes the id and the audit record to the store first, then `meta.pr
 crash in between, the next start refuses the remaining directories and suggests this command, which then finishes the
 work.
 
-In a cluster all brokers share the id, which is in ZooKeeper or, in a metadata quorum, with the metadata log in the
-first directory: the command changes only the directories of this broker.
+In a cluster all brokers share the id, which is in ZooKeeper or, in a metadata quorum, in `meta.properties` beside the
+metadata log: the command changes only the directories of this broker.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdCh
         properties = {directory: read_properties_of(directory) for directory in directories}
         if config.in_cluster:
             if config.in_quorum:
-                _check_id_of_quorum(config, properties[first], cluster_id)
+                _check_id_of_quorum(config, properties[Path(config.metadata_log_dir)], cluster_id)
             else:
                 await _check_id_of_cluster(config, cluster_id)
             owned = (content["cluster.id"] for content in properties.values() if content and "cluster.id" in content)
@@ -75,8 +75,8 @@ def _check_id_of_quorum(config: BrokerConfig, properties: Mapping[str, str] | No
     found = (properties or {}).get("cluster.id")
     if found not in (None, cluster_id) and metadata_directory(config).exists():
         raise StartError(
-            f"the metadata log in {config.log_dirs[0]} belongs to cluster {found}, whose brokers share that id. Adopt "
-            f"{found}, or give this broker an empty first directory to join another cluster"
+            f"the metadata log in {config.metadata_log_dir} belongs to cluster {found}, whose brokers share that id. "
+            f"Adopt {found}, or give this broker an empty directory for the metadata log to join another cluster"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -18,6 +17,7 @@ from pybroker.cli.options import refusals_told
 from pybroker.cli.spark.interruption import running, stopped
 from pybroker.cli.spark.spark_errors import errors_as_lines
 from pybroker.cli.target import WAIT, Target
+from pybroker.version import packages_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, DataFrameWriter, SparkSession
@@ -37,17 +37,10 @@ def require_spark(also: str = "pyspark") -> None:
     """Raise click.ClickException, with what to install, if Java or pyspark (or another module) is missing."""
     if importlib.util.find_spec(also) is None:
         raise click.ClickException(
-            f"this command requires {also}, which is not installed: pip install {_requirements()}"
+            f"this command requires {also}, which is not installed: pip install {packages_of(EXTRA)}"
         )
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise click.ClickException("Spark requires Java: install a JDK (17 or newer), or set JAVA_HOME")
-
-
-def _requirements() -> str:
-    """Return the requirements of Spark in pybroker's metadata, wherever it was installed from."""
-    marked = (each.partition(";") for each in importlib.metadata.requires("pybroker") or ())
-    wanted = [name.strip() for name, _, marker in marked if "extra" in marker and EXTRA in marker]
-    return " ".join(f"'{each}'" for each in wanted)
 
 
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show Spark's log.")

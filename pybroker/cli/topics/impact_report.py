@@ -1,4 +1,4 @@
-"""`pybroker topics delete|truncate --dry-run`: the data that a deletion or truncation would remove."""
+"""`pybroker topics delete --dry-run` and `truncate --dry-run`: the data that a deletion or truncation would remove."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ from pybroker.config.broker_cluster import BOOTSTRAP, METADATA_STORE, QUORUM
 from pybroker.config.broker_otlp import ENDPOINT
 from pybroker.errors import FatalError, StartError
 from pybroker.files import keep_private
+from pybroker.version import packages_of
 
 if TYPE_CHECKING:
     from pybroker.broker.lifecycle.app import Broker
@@ -266,7 +267,7 @@ class Foreground:
         try:
             importlib.import_module("pybroker.broker.observability.otlp.otlp_export")
         except ImportError as problem:
-            needs = f"{ENDPOINT} needs the package {problem.name}: pip install 'pybroker[otlp]'"
+            needs = f"{ENDPOINT} needs the package {problem.name}: pip install {packages_of('otlp')}"
             raise StartError(needs) from None
 
     def _start_otlp(self, broker: Broker) -> None:

@@ -1,5 +1,5 @@
 """OTLP over HTTP: sends metrics, traces of slow requests, and metrics that clients push to an OpenTelemetry collector.
-Imported when `otlp.endpoint` is set; needs `pip install 'pybroker[otlp]'`.
+Imported when `otlp.endpoint` is set; needs the extra `otlp` of pyproject.toml.
 
 | module | answers |
 |---|---|

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pybroker.broker.clock import Clock
 from pybroker.config import BrokerConfig
 from pybroker.config.setting_values import InvalidValue
+from pybroker.version import packages_of
 
 if TYPE_CHECKING:
     from pybroker.broker.security.oauth.provider_keys import ProviderKeys
@@ -38,8 +39,8 @@ class OAuthListeners:
             from pybroker.broker.security.oauth.provider_keys import ProviderKeys
         except ModuleNotFoundError as missing:
             raise InvalidValue(
-                f"OAUTHBEARER needs the package {missing.name}: pip install 'pybroker[oauth]', or take OAUTHBEARER out "
-                "of sasl.enabled.mechanisms"
+                f"OAUTHBEARER needs the package {missing.name}: pip install {packages_of('oauth')}, or take "
+                "OAUTHBEARER out of sasl.enabled.mechanisms"
             ) from None
         for name, settings in self._settings.items():
             self._keys[name] = ProviderKeys(name, settings, self._loop)
