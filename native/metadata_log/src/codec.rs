@@ -10,7 +10,7 @@ use pybroker_quorum::{Batch, Body};
 use crate::control::{Control, EncodeContext, Endpoint, control_batch};
 use crate::error::LogError;
 
-/// Encode metadata deltas as records without keys, for `Event::Propose` in an epoch. The log sets the offset.
+/// Encode metadata deltas as records without keys, for `Event::Propose` in the given epoch. The log sets the offset.
 ///
 /// # Errors
 /// If the batch would exceed 2 GiB.
@@ -26,8 +26,8 @@ pub fn encode_records<'a>(
     finish(batch)
 }
 
-/// Set the epoch of a batch, and repeat it in the base sequence, which has no meaning without a producer id: format 2
-/// leaves the epoch out of its checksum, and a flipped bit in it must be detected.
+/// Set the epoch of a batch, and repeat it in the base sequence. Format 2's checksum does not cover the epoch, so only
+/// this copy reveals a flipped bit in it. The base sequence is free, because it has no meaning without a producer id.
 pub(crate) fn with_epoch(batch: BatchBuilder, epoch: i32) -> BatchBuilder {
     batch
         .leader_epoch(epoch)

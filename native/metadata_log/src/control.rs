@@ -1,7 +1,7 @@
 //! Control records, in Kafka's layout. All of them use version 0, as in Kafka; additional fields are tagged fields of
 //! pybroker.
 //!
-//! | type | record | ours |
+//! | type | record | pybroker's fields |
 //! |---|---|---|
 //! | 2 | LeaderChangeMessage | tag 10000: the leader's directory id |
 //! | 3, 4 | SnapshotHeaderRecord, SnapshotFooterRecord | tag 10000 of the header: offset of the topic id's record |
@@ -38,7 +38,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// Data for control records that the state machine does not have.
+/// Data for control records that the state machine does not supply.
 #[derive(Debug, Clone, Copy)]
 pub struct EncodeContext<'a> {
     /// Milliseconds since 1970.
@@ -253,7 +253,7 @@ fn decode_voters(value: &[u8]) -> Result<Control, DecodeError> {
     Ok(Control::Voters(VoterSet::new(keys), endpoints))
 }
 
-/// Return a control batch, to be finished by the caller.
+/// Return a control batch that the caller must finish.
 pub(crate) fn control_batch() -> BatchBuilder {
     BatchBuilder::new(Codec::None).control()
 }

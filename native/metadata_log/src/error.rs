@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why the log cannot be used.
+/// A failed operation of the log.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
     /// An operation on a file failed. The content of the disk is unknown.
@@ -55,8 +55,8 @@ impl LogError {
         Self::io("open", directory.display().to_string())(source)
     }
 
-    /// Return whether the disk is full, or a limit of file sizes is reached: the written data is intact. A failed sync
-    /// is a failing disk, whatever its error.
+    /// Return whether the disk is full or a file size limit is reached. The data written before is then intact. A
+    /// failed sync always counts as a failing disk, even if its error says that the disk is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let Self::Io {

@@ -1,4 +1,4 @@
-//! The operations that the log needs of a directory and its files. The simulator implements them on a simulated disk.
+//! The directory and file operations that the log uses. The simulator implements them on a simulated disk.
 //!
 //! Assumptions: after a sync of a file its bytes and size survive a power loss; after a sync of the directory the names
 //! of its files survive it; a rename is atomic.
@@ -91,7 +91,7 @@ pub trait FileHandle {
     /// If the disk fails or is full.
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
 
-    /// Cut the file off.
+    /// Truncate the file to `size` bytes.
     ///
     /// # Errors
     /// If the disk fails.

@@ -1,5 +1,5 @@
 //! The file `flushed-offset`: a lower bound of the offset up to which the log was on disk. A log that ends before this
-//! offset, or is invalid before it, is damaged. Invalid bytes after it may be a torn write that a crash left.
+//! offset, or is invalid before it, is damaged. Invalid bytes after this offset may be a torn write from a crash.
 //!
 //! The log rewrites the file after each flush, usually without a sync: the offset is exact after a crash of the
 //! process, and may be older after a power loss. Before it truncates below the offset, the log lowers it durably.
@@ -45,7 +45,7 @@ impl<F: Files> FlushedFile<F> {
         })
     }
 
-    /// Raise the bound. A full disk leaves the lower one, or none.
+    /// Raise the offset in the file. If the disk is full, the file keeps a lower offset or none.
     pub(crate) fn raise(&mut self, offset: i64) -> Result<(), LogError> {
         match self.write(offset) {
             Err(error) if error.kind() != io::ErrorKind::StorageFull => {
@@ -55,7 +55,7 @@ impl<F: Files> FlushedFile<F> {
         }
     }
 
-    /// Set the bound, on disk.
+    /// Set the offset in the file durably.
     pub(crate) fn set_durably(&mut self, offset: i64) -> Result<(), LogError> {
         self.write(offset)
             .and_then(|()| self.file.sync())

@@ -7,7 +7,7 @@
 //!                            ….checkpoint.part                           a snapshot that is being written or fetched
 //!                            ….checkpoint.corrupt                        a damaged snapshot that recovery put aside
 //!                            quorum-state                                epoch, leader, vote, topic id, as JSON
-//!                            flushed-offset                              the log was on disk up to there
+//!                            flushed-offset                              the log was on disk up to this offset
 //! ```
 //! Names and formats are Apache Kafka's (KIP-595, KIP-630, KIP-853), except `flushed-offset`. The topic id (KIP-516) is a
 //! tagged field of the KRaftVersion record and a member of `quorum-state`. The base sequence of a batch repeats its epoch,

@@ -19,7 +19,7 @@ use crate::state_file::StateWrite;
 /// Number of flushed bytes after which the log syncs `flushed-offset`.
 const FLUSHED_FILE_INTERVAL_BYTES: u64 = 256 * 1024;
 
-/// Snapshots that the log keeps in any case.
+/// Number of snapshots that the log keeps regardless of the retention limits.
 const SNAPSHOTS_MIN: usize = 2;
 
 /// Limits of the log.
@@ -27,15 +27,16 @@ const SNAPSHOTS_MIN: usize = 2;
 pub struct LogOptions {
     /// `metadata.log.segment.bytes`. A segment has at least one batch.
     pub segment_bytes: u64,
-    /// `metadata.log.segment.ms`: an append begins another segment if the first batch of the last one is older.
+    /// `metadata.log.segment.ms`: an append begins another segment if the last segment's first batch is older than
+    /// this.
     pub segment_ms: i64,
-    /// `metadata.max.retention.bytes`: old snapshots and segments are removed while all of them are larger. Negative: no
-    /// limit.
+    /// `metadata.max.retention.bytes`: old snapshots and segments are removed while their total size exceeds this
+    /// limit. Negative: no limit.
     pub retention_bytes: i64,
     /// `metadata.max.retention.ms`: older snapshots, and segments that they need, are removed. Negative: no limit.
     pub retention_ms: i64,
-    /// Maximum number of written bytes that no flush covers: the log flushes before it would exceed them. Recovery must
-    /// use the same value.
+    /// Maximum number of written bytes without a flush: the log flushes before it would exceed them. Recovery must use
+    /// the same value.
     pub unsynced_bytes_max: u64,
 }
 
@@ -51,7 +52,7 @@ impl Default for LogOptions {
     }
 }
 
-/// The open log. One owner appends, cuts off and reads; flushes and writes of the state may run on another thread.
+/// The open log. One owner appends, truncates and reads; flushes and state writes may run on another thread.
 #[derive(Debug)]
 pub struct MetadataLog<F: Files> {
     files: F,
@@ -62,11 +63,11 @@ pub struct MetadataLog<F: Files> {
     snapshots: Vec<EpochEnd>,
     end: i64,
     flushed: FlushedFile<F>,
-    /// The log end at the begin of each running flush.
+    /// The log end at the start of each running flush.
     flushing: VecDeque<i64>,
-    /// Written bytes that no completed flush covers.
+    /// Number of written bytes that no completed flush covers.
     unsynced_bytes: u64,
-    /// How many of these bytes each running flush covers.
+    /// The part of `unsynced_bytes` that each running flush covers.
     flushing_bytes: VecDeque<u64>,
     flushed_file_bytes: u64,
     names_changed: bool,
@@ -192,7 +193,7 @@ impl<F: Files> MetadataLog<F> {
             assert_eq!(batch.base_offset, self.end, "a batch follows upon the log");
             let bytes = encode(batch, context)?;
             let last = self.last();
-            // Earlier batches that are not in the file yet; one call below writes all of them.
+            // Total size of earlier batches that still wait for the common write call below.
             let waiting: u64 = stored[written..]
                 .iter()
                 .map(|b: &Bytes| b.len() as u64)
@@ -265,7 +266,7 @@ impl<F: Files> MetadataLog<F> {
         Ok(())
     }
 
-    /// Cut the log off at the end of a batch, or at the log's start.
+    /// Truncate the log at the end of a batch, or at the log's start.
     ///
     /// # Errors
     /// If the disk fails.
@@ -282,7 +283,7 @@ impl<F: Files> MetadataLog<F> {
             self.remove(&name.unwrap_or_default())?;
         }
         if self.segments.len() < segments {
-            // Without this sync a removed segment could reappear after a crash, and would not continue the others.
+            // Without this sync a removed segment could reappear after a crash, with a gap before it.
             self.sync_names()?;
         }
         let position = self.last().position_of(&self.files, end)?;
@@ -367,9 +368,9 @@ impl<F: Files> MetadataLog<F> {
         SnapshotWriter::begin(&self.files, header, endpoints, timestamp_ms)
     }
 
-    /// Record that this replica has completed a snapshot, and remove what exceeds the retention: snapshots except the
-    /// two newest ones, and the segments that only they need. Return the new start of the log; `None` if a newer
-    /// snapshot came from the leader meanwhile.
+    /// Record that this replica has completed a snapshot, and apply the retention: it removes snapshots except the two
+    /// newest ones, and the segments that only they need. Return the new start of the log, or `None` if the leader has
+    /// sent a newer snapshot meanwhile.
     ///
     /// # Errors
     /// If the disk fails.
@@ -422,7 +423,7 @@ impl<F: Files> MetadataLog<F> {
         Ok(bytes > bytes_max)
     }
 
-    /// Begin to fetch a snapshot from the leader.
+    /// Begin the download of a snapshot from the leader.
     ///
     /// # Errors
     /// If the disk fails or is full.
@@ -473,7 +474,7 @@ impl<F: Files> MetadataLog<F> {
         SnapshotReader::open(&self.files, id)
     }
 
-    /// Flush everything, for a stop.
+    /// Flush everything before the node stops.
     ///
     /// # Errors
     /// If the disk fails.

@@ -1,4 +1,5 @@
-//! Changes of the log of a stopped node: copies of its snapshot, and a new beginning with this node as the only voter.
+//! Operations on the log of a stopped node: reading its snapshot, and a restart of the quorum with this node as the
+//! only voter.
 
 use pybroker_quorum::{Batch, Body, EpochEnd, QuorumState, ReplicaKey, SnapshotHeader, VoterSet};
 
@@ -8,8 +9,8 @@ use crate::files::Files;
 use crate::log::{LogOptions, MetadataLog};
 use crate::snapshot::{SnapshotReader, SnapshotWriter};
 
-/// Distance of the epoch after a new beginning from the last known epoch: elections that this node has not seen may have
-/// raised the epoch elsewhere.
+/// How far a restarted quorum's epoch is above the last known epoch. Elections unknown to this node may have raised the
+/// epoch on other nodes.
 const NEW_EPOCHS: i32 = 1000;
 
 /// A complete snapshot.
@@ -36,7 +37,7 @@ pub struct LogSummary {
     pub voters: VoterSet,
 }
 
-/// Check all of a snapshot.
+/// Check a whole snapshot.
 ///
 /// # Errors
 /// If the file is not a complete snapshot with this id.
@@ -50,7 +51,7 @@ pub fn check_snapshot<F: Files>(files: &F, id: EpochEnd) -> Result<SnapshotSumma
     })
 }
 
-/// Return what a log has. Repairs the traces of a crash.
+/// Return a summary of a log. Repairs the traces of a crash.
 ///
 /// # Errors
 /// As [`MetadataLog::open`].
@@ -80,7 +81,7 @@ pub fn make_only_voter<F: Files>(
 ) -> Result<(), LogError> {
     let (mut log, recovered) = MetadataLog::open(files.clone(), options)?;
     let epoch = recovered.state.epoch.saturating_add(NEW_EPOCHS);
-    // The state comes first: the log's epoch must not be above it.
+    // Write the state first, because the log's epoch must not be above the state's.
     let state = QuorumState {
         epoch,
         leader: None,

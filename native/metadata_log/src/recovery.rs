@@ -3,10 +3,10 @@
 //! | found | done |
 //! |---|---|
 //! | `.part`, `.tmp` | removed: incomplete |
-//! | newest snapshot damaged, an older one there | put aside as `.corrupt`; the log since the older one is whole |
-//! | no whole snapshot | error |
-//! | invalid batch at the end of the last segment, not before `flushed-offset` | a torn tail: cut off |
-//! | the same with a valid batch more than the unsynced bytes behind it | damage: error |
+//! | newest snapshot damaged, but an older one undamaged | renamed to `.corrupt`; the log since the older one is complete |
+//! | no undamaged snapshot | error |
+//! | invalid batch at the end of the last segment, not before `flushed-offset` | a torn tail: truncated |
+//! | the same, but a valid batch follows at a greater distance than the maximum of unsynced bytes | damage: error |
 //! | invalid batch elsewhere, a gap, an end before `flushed-offset` | damage: error |
 //! | the log ends before the newest snapshot, or differs from it | an install was interrupted: the log is dropped |
 //! | segments and snapshots that are not needed any more | removed |
@@ -198,7 +198,7 @@ fn start_of<F: Files>(
 struct Recovery<'a, F: Files> {
     files: &'a F,
     unsynced_bytes_max: u64,
-    /// Offset up to which the log was on disk.
+    /// The log was on disk up to this offset.
     flushed: i64,
     start: EpochEnd,
     index: LogIndex,
@@ -322,7 +322,7 @@ impl<F: Files> Recovery<'_, F> {
         Ok(())
     }
 
-    /// Remove a log that the newest snapshot replaced, and ensure that there is a segment for appends. Return the ids
+    /// Remove a log that the newest snapshot replaces, and ensure that there is a segment for appends. Return the ids
     /// of the snapshots.
     fn settle(
         &mut self,

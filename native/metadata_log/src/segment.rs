@@ -19,13 +19,13 @@ pub(crate) struct Segment<F: Files> {
     pub(crate) name: String,
     pub(crate) file: F::File,
     pub(crate) size: u64,
-    /// When its first batch was appended, if it has one.
+    /// When the segment's first batch was appended, if it has one.
     pub(crate) first_ms: Option<i64>,
     /// Base offset and position of some batches, ascending.
     index: Vec<(i64, u64)>,
 }
 
-/// Why a walk stopped before the end of the file.
+/// Why [`Segment::walk`] stopped before the end of the file.
 #[derive(Debug)]
 pub(crate) struct Invalid {
     pub(crate) position: u64,
@@ -199,7 +199,7 @@ impl<F: Files> Segment<F> {
         }
     }
 
-    /// Search from `position` on for a valid batch with an offset above `offset`. Return its position.
+    /// Search the file from `position` on for a valid batch with an offset above `offset`. Return the batch's position.
     pub(crate) fn valid_from(
         &self,
         files: &F,

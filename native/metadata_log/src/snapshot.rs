@@ -1,5 +1,5 @@
-//! Snapshots (KIP-630): a control batch with header, `kraft.version` and voters, batches of records, a control batch with
-//! the footer. Offsets count from 0; the epoch is the snapshot's.
+//! Snapshots (KIP-630). A file has a control batch with the header, `kraft.version` and the voters, then batches of
+//! records, then a control batch with the footer. Offsets count from 0, and every batch has the snapshot's epoch.
 
 use bytes::Bytes;
 use pybroker_model::{BatchBuilder, BatchHeader, Codec, Uuid};
@@ -32,7 +32,7 @@ pub struct SnapshotWriter<F: Files> {
 impl<F: Files> Drop for SnapshotWriter<F> {
     fn drop(&mut self) {
         if !self.finished {
-            // An incomplete file would keep room on a full disk. If it stays, recovery removes it.
+            // An incomplete file would waste space on a full disk. If the removal fails, recovery removes the file.
             let _ = self.files.remove(&self.name);
         }
     }
@@ -76,7 +76,7 @@ impl<F: Files> SnapshotWriter<F> {
         Ok(writer)
     }
 
-    /// Add records. Writes, but does not sync.
+    /// Add records. They are written, but not synced.
     ///
     /// # Errors
     /// If the disk fails or is full.
@@ -162,7 +162,7 @@ pub struct SnapshotDownload<F: Files> {
 impl<F: Files> Drop for SnapshotDownload<F> {
     fn drop(&mut self) {
         if !self.completed {
-            // An incomplete file would keep room. If it stays, recovery removes it.
+            // An incomplete file would waste space. If the removal fails, recovery removes the file.
             let _ = self.files.remove(&part_name(self.id));
         }
     }

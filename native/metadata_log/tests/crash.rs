@@ -1,4 +1,4 @@
-//! The process dies at every write, sync, rename and removal of a long run; what was acknowledged is there afterwards.
+//! The process crashes at each write, sync, rename and removal of a long run. All acknowledged data must survive.
 
 mod support;
 
@@ -12,16 +12,16 @@ use support::{
     FailingDirectory, OPTIONS, append, batch, contents, data, flush, format, key, open, voters,
 };
 
-/// What the run has been told to be on disk.
+/// The data that the log has reported as durable.
 #[derive(Default)]
 struct AcknowledgedState {
-    /// The batches that are in the log, flushed or not.
+    /// All batches in the log, flushed or not.
     log: Vec<Batch<Bytes>>,
     flushed: i64,
     epoch: i32,
-    /// The end of the latest snapshot, and the log begins there or before.
+    /// The end of the latest snapshot. The log begins at or before this offset.
     snapshot: i64,
-    /// Everything that was ever written.
+    /// The offset and epoch of every batch ever written.
     written: HashSet<(i64, i32)>,
 }
 
@@ -82,7 +82,7 @@ fn header(epoch: i32, end: i64) -> SnapshotHeader {
     }
 }
 
-/// Appends, rolls, truncations over segments, snapshots, an install.
+/// Append, roll, truncate across segments, write snapshots, and install one.
 fn run(
     files: FailingDirectory,
     promised: &mut AcknowledgedState,
@@ -115,12 +115,12 @@ fn run(
     promised.append(&mut log, vec![data(20, 2, 10)])?;
     promised.snapshot(&mut log, 2, 20)?;
     promised.flush(&mut log)?;
-    // A leader of another epoch has a snapshot that this log does not agree with.
+    // The leader of a later epoch has a snapshot that disagrees with this log.
     promised.epoch(&mut log, 5)?;
     let mut download = log.begin_download(header(4, 25).id)?;
     download.write(snapshot)?;
     let id = download.complete()?.id;
-    // From here on either is right: the log before, or the snapshot instead of it.
+    // During the installation, both the old log and the snapshot are correct results.
     promised.flushed = 0;
     log.install(id)?;
     promised.log.clear();
@@ -134,7 +134,7 @@ fn run(
     Ok(())
 }
 
-/// The bytes of a leader's snapshot.
+/// The bytes of a snapshot from the leader.
 fn leaders_snapshot() -> Bytes {
     let root = tempfile::tempdir().expect("a directory");
     format(root.path());
@@ -165,7 +165,7 @@ fn what_was_acknowledged_survives_a_death_at_every_operation() {
         let (log, found) = open(root.path());
         check(&log, &promised, operations);
         assert!(found.state.epoch >= promised.epoch, "death {operations}");
-        // It can go on, and is whole again at the next start.
+        // The recovered log accepts appends, and the next start finds it undamaged.
         let mut log = log;
         let end = log.end_offset();
         let epoch = found.state.epoch;

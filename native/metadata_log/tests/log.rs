@@ -1,4 +1,4 @@
-//! Appending, reading, cutting off, snapshots, and what a start finds, on a real directory.
+//! Appends, reads, truncations, snapshots and recovery in a real directory.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn directory() -> (tempfile::TempDir, PathBuf) {
     (root, path)
 }
 
-/// Twenty batches of data behind the records with which a first leader begins.
+/// A log with a first leader's initial records and twenty batches of data.
 fn filled(path: &Path) -> MetadataLog<Directory> {
     format(path);
     let (mut log, _) = open(path);
@@ -198,7 +198,7 @@ fn damage_in_what_was_on_disk_is_refused() {
     let all = segments(&path);
     for (place, file) in all.iter().enumerate() {
         let size = fs::metadata(file).expect("a file").len() as usize;
-        // Offset, length, epoch, checksum, first and last byte of records.
+        // Flip bits in the offset, length, epoch, checksum, and the first and last byte of the records.
         for position in [7, 10, 15, 20, 70, size - 1] {
             damage(file, position);
             let error = refused(&path);
@@ -236,7 +236,7 @@ fn damage_before_later_flushes_is_refused_after_a_power_loss() {
         append(&mut log, &[batch(base, 1, 1, Body::Data(records))]).expect("appended");
     }
     drop(log);
-    // The file that says how far the log was on disk is older than the log.
+    // Remove `flushed-offset`: the rest of the log is then newer than this file says.
     fs::remove_file(path.join("flushed-offset")).expect("removed");
     let last = segments(&path).pop().expect("a segment");
     damage(&last, 500_000);
@@ -387,14 +387,14 @@ fn snapshots_within_the_retention_are_kept() {
         assert_eq!(write_snapshot(&mut log, end), Some(EpochEnd::default()));
     }
     drop(log);
-    // All snapshots are older than 900 ms: two stay.
+    // All snapshots are older than 900 ms, but the log keeps two.
     let mut log = reopen(options(-1, 900));
     assert_eq!(log.start().offset, 0);
     assert_eq!(contents(&log), all);
     let start = write_snapshot(&mut log, 43);
     assert_eq!(start.map(|start| start.offset), Some(33));
     drop(log);
-    // Three snapshots and the log since the first one have more than one byte.
+    // Three snapshots and the log exceed the limit of one byte.
     let mut log = reopen(options(1, -1));
     let start = write_snapshot(&mut log, 58);
     assert_eq!(start.map(|start| start.offset), Some(43));
@@ -489,7 +489,7 @@ fn snapshot_is_fetched_and_installed() {
     let (_other_root, other) = directory();
     format(&other);
     let (mut follower, _) = open(&other);
-    // What it has is not what the leader has.
+    // The follower's records differ from the leader's.
     append(&mut follower, &[data(0, 0, 50)]).expect("appended");
     flush(&mut follower).expect("flushed");
     let state = QuorumState {

@@ -11,14 +11,14 @@ use crate::transition::Transition;
 pub enum Event<D> {
     /// Time has passed; see `Quorum::deadline`.
     Time,
-    /// A request came; `handle` is the owner's name for the connection that waits for the response.
+    /// A request arrived. The response repeats `handle`, the owner's name for the connection that waits.
     Request {
-        /// Returned in [`Action::Respond`].
+        /// Repeated in [`Action::Respond`].
         handle: u64,
         /// The request.
         request: Request,
     },
-    /// A response came.
+    /// A response arrived.
     Response {
         /// The node that the request was sent to.
         peer: i32,
@@ -45,7 +45,7 @@ pub enum Event<D> {
     },
     /// A write or a flush failed: the replica halts, because it cannot know the content of the disk.
     StorageFailed,
-    /// Answer all waiting fetches: the owner has something to tell the replicas with the responses.
+    /// Answer all waiting fetches, because the owner has data to send with the responses.
     AnswerFetches,
     /// Append records, as the leader.
     Propose {
@@ -70,7 +70,7 @@ pub enum Event<D> {
         /// The voter.
         voter: ReplicaKey,
     },
-    /// Resign as the leader: before a stop, or for a successor.
+    /// Resign as the leader, because the node stops or another voter is to lead.
     Resign {
         /// The voter that should lead.
         successor: Option<i32>,
@@ -91,7 +91,7 @@ pub enum Action<D> {
     Send {
         /// The receiving node.
         peer: i32,
-        /// Returned in [`Event::Response`].
+        /// Repeated in [`Event::Response`].
         correlation: u64,
         /// The request.
         request: Request,
@@ -180,7 +180,7 @@ pub enum Refusal {
     DuplicateVoter,
     /// The observer does not fetch, or has not caught up.
     NotCaughtUp,
-    /// No such voter (`VOTER_NOT_FOUND`).
+    /// No voter has that id (`VOTER_NOT_FOUND`).
     VoterNotFound,
     /// The last voter cannot be removed.
     LastVoter,

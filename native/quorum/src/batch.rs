@@ -4,8 +4,8 @@ use pybroker_model::Uuid;
 
 use crate::keys::{ReplicaKey, VoterSet};
 
-/// A point in a log: the offset, and the epoch of the record before it. `(0, 0)` is the start of the log. The order is
-/// the one in which Vote compares logs: by epoch first.
+/// A point in a log: an offset, and the epoch of the record before it. `(0, 0)` is the start of the log. Points are
+/// ordered as Vote compares logs: by epoch, then by offset.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct EpochEnd {
     /// Leader epoch of the last record below `offset`.
@@ -21,7 +21,7 @@ pub struct Batch<D> {
     pub base_offset: i64,
     /// Number of records, at least one.
     pub records: u32,
-    /// Epoch of the leader that wrote it.
+    /// Epoch of the leader that wrote the batch.
     pub epoch: i32,
     /// The records.
     pub body: Body<D>,

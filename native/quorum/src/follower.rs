@@ -99,8 +99,8 @@ impl<D> Quorum<D> {
         }
         following.until = until;
         following.fetched = true;
-        // Only batches prove that this log is a prefix of the leader's. Without them, its end may differ from the
-        // records that the leader has committed there.
+        // Only batches prove that this log is a prefix of the leader's. Without batches, this log's last records may
+        // differ from the records that the leader has committed at those offsets.
         if matches!(fetched, FetchResult::Batches(_)) || planted {
             following.high_watermark = high_watermark;
         }
@@ -126,7 +126,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Remove the records that the leader does not have: the two logs agree at most up to `leaders`.
+    /// Remove the records that the leader does not have. The two logs agree at most up to `leaders`.
     fn truncate_to(&mut self, leaders: EpochEnd) {
         let own = self.log.end_of_epoch(leaders.epoch);
         let mut end = match own.epoch == leaders.epoch {
@@ -143,7 +143,7 @@ impl<D> Quorum<D> {
             self.fetch_by_sentinel = false;
             self.truncate(end);
         } else {
-            // Pause: an immediate fetch would get the same response.
+            // Pause, because an immediate fetch would get the same response.
             self.fetch_at = self.now + self.settings.timeouts.pause_ms;
         }
     }

@@ -71,9 +71,9 @@ impl<D> Quorum<D> {
             .is_some_and(|(offset, _)| from.offset > offset);
         match position {
             Position::Other(fetched) => self.respond_elsewhere(handle, fetched),
-            // A follower whose log agrees up to this offset has the id's record. A follower whose log does not agree
-            // got its response above: if the leader refused it here, it could never truncate the diverging records that
-            // precede the id's record.
+            // A follower whose log agrees up to this offset has the id's record. A follower whose log disagrees already
+            // got its response above: if the leader refused that fetch here, the follower could never truncate the
+            // diverging records that precede the id's record.
             Position::Prefix
                 if request.topic_id == Uuid::METADATA
                     && behind_id
@@ -157,8 +157,8 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Count a fetch: the sender's log is a prefix of this one and is on the sender's disk. Hold the request until
-    /// there is something to answer.
+    /// Count a fetch: it proves that the sender has this log's prefix on its disk. Hold the request until there are
+    /// records or a new high watermark to return.
     fn keep_fetch(&mut self, handle: u64, key: ReplicaKey, from: i64, high_watermark: i64) {
         let until = self.now + self.settings.timeouts.fetch_wait_ms;
         let (now, end) = (self.now, self.log.end_offset());
@@ -209,8 +209,8 @@ impl<D> Quorum<D> {
         if fetch.from >= to {
             return self.respond(fetch.handle, Error::None, answer);
         }
-        // Do not wait for a pending write of the state: a leader's vote is on disk already, and the owner must read the
-        // log before it can change.
+        // Do not wait for a pending write of the state: a leader's vote is already on disk. A delay is also unsafe,
+        // because the log could change before the owner reads it.
         let action = Action::RespondWithBatches {
             handle: fetch.handle,
             response: self.response(Error::None, answer),
@@ -220,7 +220,7 @@ impl<D> Quorum<D> {
         self.actions.push(action);
     }
 
-    /// Answer the fetches for which there is news, or whose wait has ended.
+    /// Answer the fetches that have new records or a new high watermark to return, or whose wait has ended.
     fn answer_waiting(&mut self) {
         let (now, end, high_watermark) = (self.now, self.log.end_offset(), self.high_watermark);
         let mut index = 0;

@@ -1,5 +1,5 @@
-//! The state machine's index of its log: the bounds, the starts of epochs, and the control records. The owner has the
-//! batches.
+//! The state machine's index of its log: the bounds, the starts of epochs, and the control records. The owner stores
+//! the batches.
 
 use pybroker_model::Uuid;
 
@@ -30,7 +30,7 @@ impl LogIndex {
         Self::starting_at(snapshot.id, snapshot)
     }
 
-    /// Return an empty log that starts at `start`. That is before the snapshot's end if older batches were kept. The
+    /// Return an empty log that starts at `start`, which is before the snapshot's end if older batches were kept. The
     /// snapshot's voters count as the voters at `start`.
     #[must_use]
     pub fn starting_at(start: EpochEnd, snapshot: &SnapshotHeader) -> Self {

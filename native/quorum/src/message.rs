@@ -40,7 +40,7 @@ pub enum Ask {
         /// Voters in the order in which they should start elections.
         preferred_successors: Vec<i32>,
     },
-    /// A voter or an observer requests the records from `from` on. Its own log is on disk up to that offset.
+    /// A voter or an observer requests the records from offset `from`. Its own log is on disk up to that offset.
     Fetch {
         /// The end of the sender's log.
         from: EpochEnd,
@@ -102,7 +102,7 @@ pub enum Answer<D> {
     Fetch {
         /// The leader's high watermark.
         high_watermark: i64,
-        /// The fetched data, or what to do instead.
+        /// The fetched data, or the reason why there is none.
         fetched: FetchResult<D>,
     },
     /// Response to FetchSnapshot: the owner has stored one part of the snapshot; more parts follow.

@@ -256,7 +256,7 @@ impl<D> Quorum<D> {
         }
     }
 
-    /// Do the work that is due.
+    /// Do all work whose time has come.
     fn on_time(&mut self) {
         match self.role {
             Role::Unattached { election_at } | Role::Resigned { election_at } => {
@@ -306,9 +306,9 @@ impl<D> Quorum<D> {
         self.voters().contains(self.settings.key)
     }
 
-    /// Return whether this replica starts elections. A voter does, and so does a removed voter that does not know its
-    /// removal to be committed: without it, the other voters may have no majority with long enough logs. The removed
-    /// voter needs the votes of the new set, which does not include its own.
+    /// Return whether this replica starts elections. A voter does. So does a removed voter until it knows that its
+    /// removal is committed: without it, no majority of the other voters may have a long enough log. The removed voter
+    /// then needs the votes of the new set, which does not include its own.
     pub(crate) fn may_elect(&self) -> bool {
         let key = self.settings.key;
         self.is_voter()
@@ -375,14 +375,15 @@ impl<D> Quorum<D> {
         })
     }
 
-    /// Drop the messages that wait for the disk, so that a copy of this replica answers without delay.
+    /// Drop the messages that wait for the disk. A copy of this replica then answers without delay.
     #[cfg(feature = "planted")]
     pub fn forget_held_messages(&mut self) {
         self.held.clear();
         self.state_ticket = None;
     }
 
-    /// Return a leader's view of the replicas that have fetched in its epoch, without itself; empty for others.
+    /// Return the leader's view of the replicas that have fetched in its epoch, except itself. The list is empty on
+    /// other replicas.
     #[must_use]
     pub fn progress(&self) -> Vec<ReplicaProgress> {
         let Role::Leader(leadership) = &self.role else {

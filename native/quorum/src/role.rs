@@ -47,12 +47,12 @@ pub(crate) struct Ballot {
 /// A leader's state in its epoch.
 #[derive(Debug, Clone)]
 pub(crate) struct Leadership {
-    /// Offset of the epoch's first record. A commit is only known above this offset.
+    /// Offset of the epoch's first record. The high watermark only advances beyond this offset.
     pub(crate) first_offset: i64,
     pub(crate) since: u64,
     /// Progress of each replica that has fetched in this epoch.
     pub(crate) replicas: Vec<Progress>,
-    /// Fetches without an answer so far.
+    /// Fetches that the leader has not answered.
     pub(crate) waiting: Vec<WaitingFetch>,
     /// Uncommitted proposals and voter changes: the offset after the last record of each (ascending), and the owner's
     /// name for it.
@@ -95,7 +95,7 @@ pub(crate) struct WaitingFetch {
 #[derive(Debug, Clone)]
 pub(crate) struct LeaderView {
     pub(crate) leader: i32,
-    /// When the follower gives up the leader.
+    /// When the follower gives up waiting for the leader.
     pub(crate) until: u64,
     /// Whether the leader has answered a fetch in this epoch.
     pub(crate) fetched: bool,

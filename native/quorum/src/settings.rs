@@ -52,7 +52,7 @@ impl Timeouts {
 pub struct Settings {
     /// This replica.
     pub key: ReplicaKey,
-    /// The replica refuses requests of other clusters.
+    /// The cluster's id. The replica refuses requests of other clusters.
     pub cluster_id: Uuid,
     /// Nodes to ask for the leader while the log has no voters (`controller.quorum.bootstrap.servers`).
     pub bootstrap: Vec<i32>,
@@ -62,7 +62,7 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Seed of the timeouts' jitter.
     pub seed: u64,
-    /// The fault that the simulator has planted.
+    /// The fault that the simulator has planted in this replica.
     #[cfg(feature = "planted")]
     pub fault: Option<Fault>,
 }

@@ -48,7 +48,7 @@ pub enum Cause {
     QuorumLost,
     /// This leader is not a voter any more.
     Removed,
-    /// The owner requested it.
+    /// The owner asked the leader to resign.
     Asked,
     /// A write or a flush failed.
     StorageFailed,

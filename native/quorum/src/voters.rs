@@ -41,10 +41,10 @@ impl<D> Quorum<D> {
         self.change_voters(proposal, voters);
     }
 
-    /// Return why a change must wait. Two sets that differ by one voter share a voter in all their majorities, but this
-    /// holds only for consecutive sets. So each set must be committed before the next one. A leader must also have
-    /// committed a record in its own epoch: otherwise another epoch may have replaced the previous set without its
-    /// knowledge.
+    /// Return why a change must wait, or `None`. Two sets that differ by one voter share a voter in all their
+    /// majorities, but this holds only for consecutive sets. So each set must be committed before the next one. A
+    /// leader must also have committed a record in its own epoch: otherwise a leader of another epoch may have replaced
+    /// the previous set without this leader's knowledge.
     fn refuses_change(&self) -> Option<Refusal> {
         let Role::Leader(leadership) = &self.role else {
             return Some(Refusal::NotLeader);
@@ -66,7 +66,7 @@ impl<D> Quorum<D> {
         })
     }
 
-    /// Append a new voter set. It takes effect when it is appended, so the new voters commit it.
+    /// Append a new voter set. It takes effect on append, so a majority of the new voters commits it.
     fn change_voters(&mut self, proposal: u64, voters: VoterSet) {
         let end = self.append_as_leader(1, Body::Voters(voters));
         self.decide_at(end, proposal);

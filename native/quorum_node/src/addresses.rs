@@ -3,7 +3,7 @@
 use pybroker_metadata_log::Endpoint;
 use pybroker_quorum::VoterSet;
 
-/// The addresses of this node and of the nodes that it has heard of.
+/// The addresses of this node and of other nodes that messages or the log have named.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     own: i32,
@@ -11,7 +11,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// `endpoints`: those of the node `own`, from its settings.
+    /// `endpoints` are the addresses of the node `own`, from its settings.
     pub(crate) fn new(own: i32, endpoints: Vec<Endpoint>) -> Self {
         Self {
             own,
@@ -19,8 +19,8 @@ impl Addresses {
         }
     }
 
-    /// Remember addresses of nodes. New addresses of a node replace its old ones; this node's own always come from its
-    /// settings.
+    /// Remember addresses of nodes. New addresses of a node replace its old ones. Addresses of this node are ignored,
+    /// because its settings have them.
     pub(crate) fn learn(&mut self, endpoints: Vec<Endpoint>) {
         for endpoint in endpoints {
             if endpoint.node == self.own {

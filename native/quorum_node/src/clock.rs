@@ -1,4 +1,4 @@
-//! The clocks that the owner gives a node.
+//! The clocks that the owner supplies to a node.
 
 use std::fmt;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ pub(crate) struct Delivery {
     /// All records below this offset are delivered.
     next: i64,
     committed: i64,
-    /// Outputs that the owner gets once everything below their offset is delivered.
+    /// Outputs to queue once everything below their offset is delivered.
     after: VecDeque<(i64, Output)>,
 }
 
@@ -80,7 +80,7 @@ impl Delivery {
         self.after.insert(place, (offset, output));
     }
 
-    /// Drop the output that this node leads, if the owner has not got it yet.
+    /// Drop the output that announces this node as leader, if it is still queued.
     pub(crate) fn forget_leader(&mut self) {
         self.after
             .retain(|(_, output)| !matches!(output, Output::Leader { .. }));

@@ -51,8 +51,8 @@ pub(crate) struct Driver {
     sender: Arc<Sender>,
     clock: Clock,
     quorum: Quorum<Bytes>,
-    /// Added to the correlations of the present state machine, so that a response to an earlier one is not taken for a
-    /// response to this one.
+    /// Added to the correlations of the current state machine. Without it, a late response to a request of the previous
+    /// state machine could be mistaken for a response to this one's.
     first_correlation: u64,
     files: Directory,
     log: MetadataLog<Directory>,
@@ -60,20 +60,20 @@ pub(crate) struct Driver {
     outbox: Outbox,
     delivery: Delivery,
     download: Option<SnapshotDownload<Directory>>,
-    /// By correlation.
+    /// Requests that were sent, by correlation.
     asked: BTreeMap<u64, PendingRequest>,
-    /// By handle: requests that the state machine has not answered.
+    /// Requests that the state machine has not answered, by handle.
     replies: HashMap<u64, ReplyTo>,
-    /// Undecided proposals: number of records, or 1 for a change of voters.
+    /// Undecided proposals: the number of records of each, or 1 for a voter change.
     proposals: HashMap<u64, u32>,
     addresses: Addresses,
     /// The topic id in the log, for other threads.
     topic_id: TopicIdCell,
     told_leader: Option<(i32, Option<i32>)>,
     told_voters: Option<VoterSet>,
-    /// The disk is full; the state machine has halted.
+    /// Set while the disk is full. The state machine has then halted.
     full: Option<WaitForRoom>,
-    /// The disk has failed: its content is unknown.
+    /// Whether the disk has failed, which leaves its content unknown.
     failed: bool,
     stopped: bool,
 }
@@ -232,7 +232,7 @@ impl Driver {
         records: u32,
         data: Bytes,
     ) -> Option<Event<Bytes>> {
-        // Refuse a proposal from another epoch: the owner decided it on that epoch's image.
+        // Refuse a proposal for another epoch: the owner based it on that epoch's image.
         let leads = self.quorum.is_leader() && self.quorum.state().epoch == epoch;
         if !leads || self.failed || self.full.is_some() {
             let outcome = Outcome::Refused(Refusal::NotLeader);
@@ -288,7 +288,7 @@ impl Driver {
         let mut actions = Vec::new();
         let now = self.clock.monotonic_ms();
         self.quorum.step_all(now, events, &mut actions);
-        // Before a response gives the id to another node, which then fetches by it.
+        // Store the id before a response passes it to another node, which may then use it in fetches.
         self.topic_id
             .set(self.quorum.log().topic_id().map(|(_, id)| id));
         for action in actions {
@@ -325,7 +325,7 @@ impl Driver {
                 id,
             } => self.respond_with_snapshot(handle, response, id),
             Action::Append(batches) => {
-                // The log goes on, so a snapshot that was being fetched is not needed any more.
+                // The leader still has the batches, so a snapshot download is no longer needed.
                 self.download = None;
                 let context = EncodeContext {
                     timestamp_ms: self.clock.wall_ms(),
@@ -366,8 +366,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Refuse to follow a leader whose log ends before committed records. This replica would lose them, and its owner
-    /// has acted upon them.
+    /// Refuse to follow a leader whose log ends before committed records: this replica would lose records that its
+    /// owner has already applied.
     fn refuse_older(&self, end: i64) -> Result<(), LogError> {
         let seen = self.settings.seen_offset.min(self.log.end_offset());
         let committed = seen.max(self.delivery.delivered());
@@ -450,8 +450,8 @@ impl Driver {
         self.give_up_proposals();
     }
 
-    /// Pass the last events of a role to the state machine. Of its actions execute only what other nodes and proposers
-    /// wait for: the disk takes no more.
+    /// Pass the last events of a role to the state machine. Execute only the resulting messages and outcomes, because
+    /// the disk accepts no writes.
     fn give_up_role(&mut self, events: impl IntoIterator<Item = Event<Bytes>>) {
         let mut actions = Vec::new();
         let now = self.clock.monotonic_ms();
@@ -467,7 +467,7 @@ impl Driver {
                     correlation,
                     request,
                 } if matches!(request.ask, Ask::EndQuorumEpoch { .. }) => {
-                    // Only a FetchSnapshot can fail here.
+                    // The result can be ignored, because only a FetchSnapshot can fail here.
                     let _ = self.send(peer, correlation, &request);
                 }
                 _ => {}
@@ -517,7 +517,7 @@ impl Driver {
             let (epoch, leader) = leader;
             let output = Output::Leader { epoch, leader };
             if leader == Some(self.settings.key.id) {
-                // The end of the previous epoch, where this epoch's first record begins.
+                // The first record of this epoch begins where the previous epoch ends.
                 let begins = self.quorum.log().end_of_epoch(epoch - 1).offset;
                 self.delivery.tell_after(begins + 1, output);
             } else {

@@ -46,7 +46,7 @@ pub(crate) enum Input {
     Resign {
         successor: Option<i32>,
     },
-    /// Answer the waiting fetches.
+    /// Answer all waiting fetches.
     AnswerFetches,
     /// This node has completed a snapshot.
     SnapshotWritten(EpochEnd),
@@ -76,7 +76,7 @@ impl Inbox {
         arrived.notify_one();
     }
 
-    /// Take all inputs. If there are none, wait for one, at most for `wait`.
+    /// Take all inputs. If there are none, wait up to `wait` for the first one.
     pub(crate) fn take(&self, wait: Duration) -> Vec<Input> {
         let (inputs, arrived) = &*self.inner;
         let mut inputs = inputs.lock();

@@ -1,5 +1,6 @@
-//! A node of the metadata quorum: the state machine of `pybroker-quorum` on the log of `pybroker-metadata-log`, driven by
-//! two threads. The owner brings messages, carries messages away, proposes records and applies committed ones.
+//! A node of the metadata quorum: the state machine of `pybroker-quorum` on the log of `pybroker-metadata-log`, driven
+//! by two threads. The owner passes received messages in, sends the outgoing ones, proposes records, and applies
+//! committed records.
 //!
 //! ```text
 //!   owner ── receive, propose ──► queue ──► node thread ── flushes, writes of the state ──► disk thread
@@ -16,13 +17,13 @@
 //! | module | content |
 //! |---|---|
 //! | `wire` | messages as Kafka requests and responses |
-//! | `clock` | the time, which the owner gives |
-//! | `output`, `outbox` | what the owner gets |
+//! | `clock` | the clocks that the owner supplies |
+//! | `output`, `outbox` | outputs for the owner |
 //! | `disk` | the disk thread |
 //! | `delivery` | committed records in order |
-//! | `addresses`, `settings`, `status` | the nodes' addresses, this node's settings, the quorum as it knows it |
+//! | `addresses`, `settings`, `status` | the nodes' addresses, this node's settings, its view of the quorum |
 //! | `topic_id` | the metadata topic's id for other threads |
-//! | `inbox`, `driver`, `node` | what the node takes in, what it does, its threads |
+//! | `inbox`, `driver`, `node` | the input queue, the handling of inputs, the node's threads |
 
 mod addresses;
 mod clock;

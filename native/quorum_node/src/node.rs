@@ -136,7 +136,7 @@ impl Node {
         })
     }
 
-    /// Return the metadata topic's id as this node knows it at any time.
+    /// Return the metadata topic's id in this node's log. The returned cell follows later changes.
     #[must_use]
     pub fn topic_id(&self) -> TopicIdCell {
         self.topic_id.clone()
@@ -226,7 +226,7 @@ impl Node {
         self.inbox.push(Input::Resign { successor });
     }
 
-    /// Answer all waiting fetches, if this node leads: the owner adds something to the responses.
+    /// Answer all waiting fetches, if this node leads, because the owner has data to send with the responses.
     pub fn answer_fetches(&self) {
         self.inbox.push(Input::AnswerFetches);
     }
@@ -240,7 +240,7 @@ impl Node {
         outputs
     }
 
-    /// Return the quorum as this node knows it.
+    /// Return this node's view of the quorum.
     pub fn status(&self) -> NodeStatus {
         self.driver.lock().status()
     }

@@ -1,5 +1,5 @@
-//! The queue of outputs. It bounds only committed records: while the owner has not taken the queued ones, the others
-//! stay in the log. Messages are few and always queued.
+//! The queue of outputs. Only committed records count towards its limit: while the queue is full, further records stay
+//! in the log. Messages are few and always queued.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use crate::output::Output;
 
-/// Size of the queued records from which on no more are delivered.
+/// Once the queued records exceed this size, no more are delivered.
 const DELIVERED_BYTES_MAX: usize = 4 << 20;
 
-/// Called when the queue stops being empty.
+/// A function that the outbox calls when the empty queue gets its first output.
 pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
 
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(crate) struct Outbox {
 struct Inner {
     outputs: Vec<Output>,
     delivered_bytes: usize,
-    /// Records were held back because the queue was full.
+    /// Whether records were held back because the queue was full.
     full: bool,
 }
 
@@ -53,7 +53,8 @@ impl Outbox {
         }
     }
 
-    /// Return whether more records may be queued. If not, the next [`Outbox::take`] returns true.
+    /// Return whether more records may be queued. After a false answer, the next [`Outbox::take`] reports that records
+    /// were held back.
     pub(crate) fn has_room(&self) -> bool {
         let mut inner = self.inner.lock();
         inner.full = inner.delivered_bytes >= DELIVERED_BYTES_MAX;

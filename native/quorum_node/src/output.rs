@@ -69,14 +69,15 @@ pub enum Output {
     },
     /// The voters changed. The new voter set took effect when it was appended.
     Voters {
-        /// All of them.
+        /// All voters.
         voters: Vec<ReplicaKey>,
         /// Known addresses of the voters.
         endpoints: Vec<Endpoint>,
     },
     /// A warning for the log of the process: an unreadable message or a damaged snapshot.
     Warning(String),
-    /// The disk is full: the node neither votes nor leads until there is room. `None`: there is room again.
+    /// The disk is full, with a description: the node neither votes nor leads until there is free space. `None`: there
+    /// is free space again.
     Room(Option<String>),
     /// The disk failed, or the log is damaged. The node has halted.
     Failed(String),

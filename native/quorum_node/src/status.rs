@@ -1,4 +1,4 @@
-//! The quorum as a node knows it, for administrators.
+//! A node's view of the quorum, for administrators.
 
 use bytes::Bytes;
 use pybroker_metadata_log::Endpoint;
@@ -8,7 +8,7 @@ use pybroker_quorum::{EpochEnd, Quorum, ReplicaKey, ReplicaProgress, RoleName};
 use crate::addresses::Addresses;
 use crate::clock::Clock;
 
-/// The quorum as this node knows it.
+/// This node's view of the quorum.
 #[derive(Debug, Clone)]
 pub struct NodeStatus {
     /// This node.
@@ -31,7 +31,7 @@ pub struct NodeStatus {
     pub topic_id: Option<Uuid>,
     /// The voters. Only the leader knows their progress.
     pub voters: Vec<ReplicaStatus>,
-    /// Replicas that fetch and do not vote. Only the leader knows them.
+    /// Replicas that fetch but do not vote. Only the leader knows them.
     pub observers: Vec<ReplicaStatus>,
 }
 
@@ -50,7 +50,7 @@ pub struct ReplicaStatus {
     pub endpoints: Vec<Endpoint>,
 }
 
-/// Return what the node `key` knows of the quorum.
+/// Return the view that the node `key` has of the quorum.
 pub(crate) fn status(
     quorum: &Quorum<Bytes>,
     key: ReplicaKey,

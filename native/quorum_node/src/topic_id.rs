@@ -1,4 +1,4 @@
-//! The id of the metadata topic for other threads.
+//! The id of the metadata topic, shared with other threads.
 
 use std::sync::Arc;
 

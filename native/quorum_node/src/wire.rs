@@ -1,7 +1,7 @@
 //! Messages of the quorum as Kafka requests and responses. `protocol/schema/interbroker` has the layouts. Version 0 of
 //! Vote, BeginQuorumEpoch and EndQuorumEpoch and version 13 of Fetch are from the text of KIP-516; version 1 of the
 //! first three, FetchSnapshot and the tagged fields of Fetch are pybroker's. This module encodes bodies only; the owner
-//! adds headers and has the connections.
+//! adds the headers and manages the connections.
 
 mod common;
 mod epochs;

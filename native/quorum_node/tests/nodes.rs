@@ -1,4 +1,4 @@
-//! Nodes on real directories, whose messages the test carries.
+//! Nodes with real directories. The test itself passes the messages between them.
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,10 +22,10 @@ fn key(id: i32) -> ReplicaKey {
     ReplicaKey { id, directory }
 }
 
-/// What a node's owner knows.
+/// The outputs that a node's owner has applied.
 #[derive(Default)]
 struct Owner {
-    /// Records of the image: those of the snapshot, then those committed since.
+    /// Records of the image: the snapshot's records, then the records committed after it.
     image: Vec<Bytes>,
     applied: i64,
     timestamp_ms: i64,
@@ -34,13 +34,13 @@ struct Owner {
     outcomes: BTreeMap<u64, Outcome>,
 }
 
-/// A cluster, one node of which can be cut off.
+/// A cluster in which one node can be disconnected.
 struct Cluster {
     root: tempfile::TempDir,
     nodes: BTreeMap<i32, Node>,
     owners: BTreeMap<i32, Owner>,
     cut: Option<i32>,
-    /// By handle: who asked, and the correlation.
+    /// The requesting node and the correlation of each unanswered request, by handle.
     waiting: BTreeMap<u64, (i32, u64)>,
     last: u64,
 }
@@ -81,7 +81,7 @@ impl Cluster {
                 segment_bytes: 4096,
                 ..LogOptions::default()
             },
-            // A snapshot, and a log that lags, come in parts.
+            // Small enough that a node fetches a snapshot or a long log in several parts.
             fetch_bytes_max: 1000,
             seen_offset: 0,
             seed: u64::from(id.unsigned_abs()),
@@ -101,7 +101,7 @@ impl Cluster {
         node.stop().expect("closed");
     }
 
-    /// Carry messages until something is so.
+    /// Pass messages between the nodes until `done` returns true.
     fn run_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
         let begin = Instant::now();
         while !done(self) {
@@ -179,7 +179,7 @@ impl Cluster {
         }
     }
 
-    /// The node that knows that it leads, and its epoch.
+    /// The node that considers itself leader, and its epoch.
     fn leader(&self) -> Option<(i32, i32)> {
         let leads = |id: i32| match self.owners[&id].leader {
             Some((epoch, Some(leader))) if leader == id && self.cut != Some(id) => Some(epoch),
@@ -201,7 +201,7 @@ impl Cluster {
         self.owners[&id].outcomes[&proposal]
     }
 
-    /// Propose records, one a proposal, and wait until all are committed.
+    /// Propose records, one in each proposal, and wait until all are committed.
     fn propose(&mut self, names: std::ops::Range<u64>) {
         let (leader, epoch) = self.elect();
         for name in names.clone() {
@@ -290,7 +290,7 @@ fn three_nodes_go_on_without_their_leader() {
     cluster.propose(100..200);
     cluster.start(first);
     cluster.run_until_all_have(200);
-    // The node does not append a decision that was made on the image of an older epoch.
+    // The node refuses a proposal that is based on an older epoch's image.
     let (leader, _) = cluster.elect();
     let values = [&b"late"[..]].into_iter();
     cluster.nodes[&leader]
@@ -349,7 +349,7 @@ fn follower_that_lags_fetches_a_snapshot() {
     cluster.run_until_all_have(650);
     let owner = &cluster.owners[&lagging];
     assert_eq!(owner.snapshots, 2, "one at its start, one from the leader");
-    // It starts from that snapshot.
+    // The restarted node starts from that snapshot.
     cluster.stop(lagging);
     cluster.start(lagging);
     cluster.run_until_all_have(650);
@@ -371,7 +371,7 @@ fn observer_becomes_a_voter() {
     assert_eq!(status.voters.len(), 2);
     assert_eq!(status.voters[1].end_offset, status.log_end);
     assert!(status.voters[1].caught_up_ms.is_some());
-    // The other one leads when this one resigns and is removed.
+    // When this leader resigns and is removed, the other node leads.
     cluster.nodes[&1].resign(Some(2));
     cluster.run_until("the other leads", |cluster| {
         cluster.leader().is_some_and(|(id, _)| id == 2)
@@ -409,6 +409,6 @@ fn records_wait_for_the_owner() {
         );
         sizes.push(records.count());
     }
-    // 4 MiB and a read.
+    // The outbox holds at most 4 MiB, plus the bytes of one read.
     assert!(sizes.iter().all(|&size| size < 50), "{sizes:?}");
 }

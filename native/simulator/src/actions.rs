@@ -9,7 +9,7 @@ use crate::network::Micros;
 use crate::oracle::{Oracle, Violation, require};
 use crate::world::{SimulatedEvent, Waiter, World};
 
-/// Most batches in a response.
+/// Maximum number of batches in a response.
 const BATCHES_MAX: usize = 30;
 /// First number of voter changes; proposals of records have lower numbers.
 pub(crate) const VOTER_CHANGES: u64 = 1 << 40;
@@ -117,7 +117,7 @@ impl World {
             return false;
         };
         *left = left.saturating_sub(1);
-        // In the other half of the cases the process dies after the write; see `dies_in == Some(0)`.
+        // In the other half of the cases the process dies after the write, when `dies_in` is `Some(0)`.
         let dies = *left == 0 && self.random.percent(50);
         if dies {
             self.crash(node, "at a write");

@@ -85,7 +85,7 @@ impl World {
             place.disk.fails = false;
             place.disk.set_full(false);
             place.clock.set_rate(self.now, 1.0);
-            // The clock may run faster now than when the timer was set.
+            // The clock may have become faster since the timer was set, so reset the timer.
             place.timer_at = u64::MAX;
             let life = place.life;
             if place.quorum.is_some() {

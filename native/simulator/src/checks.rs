@@ -1,5 +1,5 @@
-//! Invariants that need the nodes: committed records are on a majority's disks, a replica's index matches its log,
-//! leaders can reach a majority.
+//! Invariants that need the nodes' state: committed records are on the disks of a majority, a replica's index matches
+//! its log, and a leader can reach a majority.
 
 use pybroker_quorum::{Batch, Body};
 

@@ -1,4 +1,4 @@
-//! Clients that propose records, and the administrator who changes the voters.
+//! Clients that propose records, and an administrator that changes the voters.
 
 use pybroker_quorum::{Event, ReplicaKey};
 
@@ -9,7 +9,7 @@ use crate::world::World;
 type Verdict = Result<(), Violation>;
 
 impl World {
-    /// Propose a record, mostly to the leader.
+    /// Propose a record, usually to the leader.
     pub(crate) fn propose(&mut self) -> Verdict {
         let any = self.random.index(self.nodes.len());
         let records = self.random.between(1, 3) as u32;

@@ -84,7 +84,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// Make appends fail, or stop that.
+    /// Set whether appends fail.
     pub(crate) fn set_full(&self, full: bool) {
         self.files.set_full(full);
     }
@@ -94,7 +94,7 @@ impl SimulatedDisk {
         self.files.is_full()
     }
 
-    /// Close the log of a process that waits for room: its writes stay, and the disk thread finishes its jobs.
+    /// Close the log of a process whose disk is full: its writes stay, and the disk thread finishes its jobs.
     pub(crate) fn close(&mut self) {
         for (_, write) in self.states.drain(..) {
             // Ignore the error of a full disk.
@@ -337,7 +337,8 @@ fn write_snapshot(files: &SimulatedFiles, snapshot: &Snapshot<u64>) -> Result<()
     writer.finish().map(drop)
 }
 
-/// The bootstrap snapshot has no records: its log is empty.
+/// Return a snapshot's header, and the hash that is its content. The bootstrap snapshot has no records; the hash of its
+/// empty log is returned.
 fn snapshot_of(log: &Log, id: EpochEnd) -> (SnapshotHeader, u64) {
     let mut reader = log.open_snapshot(id).expect("a snapshot");
     let records = reader.next_records().expect("a whole snapshot");

@@ -30,7 +30,7 @@ enum NameChange {
 struct CrashableValue<T, C> {
     cached: T,
     durable: T,
-    /// Unsynced changes, each with its number.
+    /// Unsynced changes, each with its sequence number.
     changes: VecDeque<(u64, C)>,
     last: u64,
 }
@@ -113,7 +113,7 @@ pub(crate) struct Damage {
     pub(crate) flipped: u64,
 }
 
-/// A directory.
+/// A simulated directory.
 #[derive(Debug, Clone)]
 pub(crate) struct SimulatedFiles(Rc<RefCell<Disk>>);
 
@@ -127,7 +127,7 @@ impl SimulatedFiles {
         })))
     }
 
-    /// Make writes fail, or stop that.
+    /// Set whether writes fail.
     pub(crate) fn set_full(&self, full: bool) {
         self.0.borrow_mut().full = full;
     }
@@ -137,8 +137,8 @@ impl SimulatedFiles {
         self.0.borrow().full
     }
 
-    /// Cut the power: each file keeps its synced bytes and the first of its later changes, in order; so do the names. A
-    /// write may be half done, or have a flipped bit.
+    /// Cut the power. Of each file the synced bytes stay, with a prefix of its unsynced changes; the same holds for the
+    /// names. One write may be half done, or have a flipped bit.
     pub(crate) fn cut_power(&self, random: &mut Random) -> Damage {
         let disk = &mut *self.0.borrow_mut();
         let mut damage = Damage::default();
@@ -197,14 +197,14 @@ fn cut_content(content: &mut Content, random: &mut Random, damage: &mut Damage) 
     content.cached = content.durable.clone();
 }
 
-/// An open file.
+/// An open simulated file.
 #[derive(Debug)]
 pub(crate) struct SimulatedFile {
     files: SimulatedFiles,
     inode: Inode,
 }
 
-/// A sync that has begun: it covers the changes up to a number.
+/// A sync that has begun. It covers all changes up to a sequence number.
 #[derive(Debug)]
 pub(crate) struct ContentSync {
     files: SimulatedFiles,

@@ -205,7 +205,7 @@ fn plant_all(plan: &Plan) -> ExitCode {
         };
         let seconds = started.elapsed().as_secs_f64();
         match found {
-            // The run must detect this fault and no other.
+            // The run must detect the planted fault and no other.
             Some(_)
                 if run(
                     &Plan {

@@ -15,19 +15,20 @@ pub(crate) struct Node {
     pub(crate) disk: SimulatedDisk,
     /// The clock.
     pub(crate) clock: Clock,
-    /// Number of the process: messages to an earlier one are dropped.
+    /// Sequence number of the process on this node. Messages to an earlier process are dropped.
     pub(crate) life: u32,
     /// Time at which the pause of the process ends.
     pub(crate) paused_until: Micros,
     /// Time of the next timer event.
     pub(crate) timer_at: Micros,
-    /// Number of that event; events with other numbers are obsolete.
+    /// Sequence number of the next timer event. Timer events with other numbers are obsolete.
     pub(crate) timer: u64,
     /// End of the records that this process has applied.
     pub(crate) applied: i64,
-    /// The node that got the last fetch, and the fetch's correlation.
+    /// The node to which this process sent its last fetch, and the fetch's correlation.
     pub(crate) fetches_from: Option<(i32, u64)>,
-    /// When the leader last answered a fetch of this follower. `None` after an event that the process cannot foresee.
+    /// When the leader last answered a fetch of this follower. `None` after an event that may make the process give up
+    /// its leader.
     pub(crate) heard_leader: Option<Micros>,
     /// Number of writes or flushes after which the process dies.
     pub(crate) dies_in: Option<u64>,
@@ -37,7 +38,7 @@ pub(crate) struct Node {
     pub(crate) snapshot_records: i64,
     /// When each node's last fetch arrived here.
     pub(crate) fetched_at: Vec<Option<Micros>>,
-    /// Start of the time in which the node leads without reaching a majority.
+    /// Since when the node has led without reaching a majority.
     pub(crate) isolated_since: Option<Micros>,
 }
 

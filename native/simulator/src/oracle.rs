@@ -47,7 +47,7 @@ struct CommittedBatch {
     data: Option<u64>,
 }
 
-/// The memory of a run.
+/// The oracle's memory of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     leaders: HashMap<i32, ReplicaKey>,
@@ -115,7 +115,7 @@ impl Oracle {
     /// Check a vote.
     ///
     /// # Errors
-    /// If it voted for another in that epoch.
+    /// If the replica voted for another candidate in that epoch.
     pub(crate) fn votes(
         &mut self,
         voter: ReplicaKey,
@@ -137,10 +137,11 @@ impl Oracle {
         *spoken = epoch.max(*spoken);
     }
 
-    /// Check the content of the disk at a process's start.
+    /// Check the content of the disk when a process starts.
     ///
     /// # Errors
-    /// If it contradicts earlier messages of the replica, or the committed log.
+    ///
+    /// If the content contradicts earlier messages of the replica, or the committed log.
     pub(crate) fn starts(&self, key: ReplicaKey, epoch: i32, log: &Contents) -> Verdict {
         let spoken = self.spoken.get(&key).copied().unwrap_or(0);
         require!(
@@ -152,10 +153,11 @@ impl Oracle {
         self.has_committed(key, snapshot.header.id.offset, snapshot.content)
     }
 
-    /// Check a replica's committed log with this end and hash.
+    /// Check a replica's committed log, which has this end and hash.
     ///
     /// # Errors
-    /// If the committed log differs.
+    ///
+    /// If it differs from the committed log that the oracle knows.
     pub(crate) fn has_committed(&self, key: ReplicaKey, end: i64, chain: u64) -> Verdict {
         let known = self.committed.binary_search_by_key(&end, |batch| batch.end);
         let same = known.is_ok_and(|index| self.committed[index].chain == chain) || end == 0;
@@ -182,7 +184,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Check a batch that a replica appends after one of the epoch `before`.
+    /// Check a batch that a replica appends after a batch of the epoch `before`.
     ///
     /// # Errors
     /// If an epoch does not begin with its leader's record.

@@ -164,14 +164,14 @@ impl Plan {
         }
     }
 
-    /// Return the faults in order. Leaving some out does not change the others.
+    /// Return the faults in order, without those that the plan leaves out.
     #[must_use]
     pub fn troubles(&self) -> Vec<(usize, PlannedTrouble)> {
         let mut random = Random::new(self.seed, 2);
         let mut troubles = Vec::new();
         for minute in 0..self.minutes {
-            // The first minute begins with the growth of the cluster. A cluster that starts with several voters has
-            // faults during its first elections instead.
+            // In the first minute, a cluster with one voter grows to its full size. A cluster that starts with several
+            // voters has faults during its first elections instead.
             let (first, early) = match (minute, self.first_voters()) {
                 (0, 1) => (8 * SECOND, 0),
                 (0, _) => (SECOND / 2, 8),

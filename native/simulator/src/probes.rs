@@ -17,7 +17,7 @@ impl World {
         let Some(quorum) = &place.quorum else {
             return Ok(());
         };
-        // First let the copy do the work that is due by time.
+        // Let the copy first do the work whose time has come.
         let now_ms = place.clock.now_ms(self.now);
         let mut quorum = quorum.clone();
         quorum.step(now_ms, Event::Time, &mut Vec::new());

@@ -170,7 +170,7 @@ impl World {
         let now = self.now;
         let node = &mut self.nodes[to];
         if let Some(quorum) = &node.quorum {
-            // The response has epoch 0 if it refuses a request from another cluster.
+            // A response that refuses another cluster's request has epoch 0.
             let known = quorum.state().epoch;
             require!(
                 known >= epoch,
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// Stop the work of a process on a full disk. Its disk keeps all writes, and the process opens the log again.
+    /// Stop a process whose disk is full. The disk keeps all writes, and the process opens the log again later.
     pub(crate) fn wait_for_room(&mut self, node: usize) {
         self.tell(|| format!("{node} waits for room"));
         self.nodes[node].disk.close();

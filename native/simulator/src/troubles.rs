@@ -1,4 +1,4 @@
-//! The begin and end of faults.
+//! The start and end of each fault.
 
 use pybroker_quorum::{Event, RoleName, VoterSet};
 
@@ -96,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// End a fault. Its `seed` gives the node, link or partition that the begin of the fault selected.
+    /// End a fault. Its `seed` determines the node, link or partition that the start of the fault selected.
     pub(crate) fn trouble_over(&mut self, trouble: PlannedTrouble) {
         let place = trouble.seed as usize;
         match trouble.kind {

@@ -107,12 +107,12 @@ pub(crate) struct Waiter {
     pub(crate) correlation: u64,
     /// For a Vote: the candidate, the requested voter, and whether it was a pre-vote.
     pub(crate) vote: Option<(ReplicaKey, ReplicaKey, bool)>,
-    /// Whether the replica led, or had contact with its leader, when the request came: the response may wait for the
-    /// disk.
+    /// Whether the replica led, or had contact with its leader, when the request arrived. The response may come later,
+    /// because it waits for the disk.
     pub(crate) hears_leader: bool,
 }
 
-/// The expectations of the fault-free end of a minute.
+/// What must happen in the fault-free end of a minute.
 #[derive(Debug, Default)]
 pub(crate) struct Calm {
     pub(crate) is_on: bool,
@@ -150,7 +150,7 @@ pub(crate) struct World {
     pub(crate) trace: bool,
 }
 
-/// With more events in a simulated minute, the replicas exchange messages in an endless loop.
+/// Maximum number of events in a simulated minute. More events mean that replicas exchange messages in an endless loop.
 const EVENTS_MAX: u64 = 400_000;
 
 impl World {

@@ -1,5 +1,6 @@
-//! Seeds that pass, the same run from the same seed, and faults that are found. The longer runs are `ignored`:
-//! `cargo test --release -p pybroker-simulator -- --ignored`.
+//! Seeds that pass, a seed that repeats its run exactly, and planted faults that the oracle detects.
+//!
+//! The longer runs are `ignored`: `cargo test --release -p pybroker-simulator -- --ignored`.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,7 @@ fn same_seed_is_the_same_run() {
     assert_eq!(once.committed, again.committed);
 }
 
-/// Found in a few runs each.
+/// Faults that the simulator finds within a few runs each.
 const QUICK: &[Fault] = &[
     Fault::VoteNotFlushed,
     Fault::VoteTwice,
@@ -52,7 +53,7 @@ const QUICK: &[Fault] = &[
     Fault::SnapshotWithOldVoters,
 ];
 
-/// The first seed from 1 on that finds a fault.
+/// Return the first seed, counted from 1, whose run finds the fault.
 fn finds(fault: Fault, patience: Duration) -> Option<(Plan, Failure)> {
     let started = Instant::now();
     let mut plan = Plan {
@@ -104,7 +105,7 @@ fn every_planted_fault_is_found_within_a_minute() {
             "{fault:?}: {seconds:.2} s, seed {}, {}",
             plan.seed, failure.violation.invariant
         );
-        // It is the fault that is found, and no other.
+        // The failure comes from the planted fault: without it, the same run passes.
         let clean = Plan {
             fault: None,
             ..plan

@@ -1,4 +1,4 @@
-//! A directory whose operations fail from a point on, and batches to write.
+//! A directory that fails from a given operation on, and batches to write.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -24,7 +24,7 @@ pub(crate) const OPTIONS: LogOptions = LogOptions {
     unsynced_bytes_max: 4096,
 };
 
-/// A directory that dies at an operation: a write there is half done, later ones fail.
+/// A directory that fails at a given operation: a write at that point is half done, and all later operations fail.
 #[derive(Clone, Debug)]
 pub(crate) struct FailingDirectory {
     directory: Directory,
@@ -144,7 +144,7 @@ pub(crate) fn voters() -> VoterSet {
     VoterSet::new([key(1), key(2), key(3)])
 }
 
-/// A batch of data: `records` records that name the batch.
+/// A batch with `records` records whose content identifies the batch.
 pub(crate) fn data(base_offset: i64, epoch: i32, records: u32) -> Batch<Bytes> {
     let values: Vec<String> = (0..records)
         .map(|index| format!("record {base_offset}+{index} of epoch {epoch}"))
@@ -205,7 +205,7 @@ pub(crate) fn flush<F: Files>(
     log.end_flush()
 }
 
-/// The whole log, by one small read after the other.
+/// Read the whole log in small reads.
 pub(crate) fn contents<F: Files>(log: &MetadataLog<F>) -> Vec<Batch<Bytes>> {
     let mut all = Vec::new();
     let mut from = log.start().offset;

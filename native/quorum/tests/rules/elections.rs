@@ -16,7 +16,7 @@ fn only_voter_elects_itself_and_names_the_topic() {
     replica.write();
     assert!(replica.quorum.is_leader());
     assert_eq!(replica.quorum.state().topic_id, Some(TOPIC));
-    // The leader change, the voters, the topic's id.
+    // Three records: the leader change, the voters and the topic's id.
     assert_eq!(replica.quorum.high_watermark(), 3);
 }
 
@@ -145,7 +145,7 @@ fn leader_that_resigned_is_not_followed_again_in_its_epoch() {
             preferred_successors,
         },
     );
-    // Sent before it resigned.
+    // The former leader sent this request before it resigned.
     replica.ask(3, 2, 1, Uuid::METADATA, Ask::BeginQuorumEpoch);
     replica.answer(3, 0, 1, Some(2), Answer::Empty);
     assert_eq!(replica.quorum.role(), RoleName::Unattached);

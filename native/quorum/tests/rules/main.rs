@@ -1,4 +1,4 @@
-//! Rules that one replica keeps, each with as few events as it takes.
+//! Rules of a single replica, each tested with as few events as possible.
 
 mod elections;
 mod replica;

@@ -1,4 +1,4 @@
-//! A replica that the tests drive, event by event.
+//! A replica to which the tests pass single events.
 
 use pybroker_model::Uuid;
 use pybroker_quorum::{
@@ -20,7 +20,7 @@ pub(crate) fn voters(count: i32) -> VoterSet {
     VoterSet::new((1..=count).map(key))
 }
 
-/// A replica with what happened to it.
+/// A replica, and a record of its actions.
 pub(crate) struct Replica {
     pub(crate) quorum: Quorum<u64>,
     pub(crate) now: u64,
@@ -62,7 +62,7 @@ impl Replica {
         self.step(Event::Time);
     }
 
-    /// Complete all pending writes and flushes, also the ones that their completion causes.
+    /// Complete all pending writes and flushes, and those that their completion starts.
     pub(crate) fn write(&mut self) {
         for index in 0.. {
             let event = match self.actions.get(index) {
@@ -131,7 +131,7 @@ impl Replica {
             .map(|response| response.answer == Answer::Vote { granted: true })
     }
 
-    /// The requests that were sent: to whom, correlation, question.
+    /// The sent requests: receiving node, correlation, content.
     pub(crate) fn sent(&self) -> Vec<(i32, u64, Ask)> {
         let sent = self.actions.iter().filter_map(|action| match action {
             Action::Send {
@@ -151,7 +151,7 @@ impl Replica {
         })
     }
 
-    /// Grants every vote and pre-vote that is asked for, until this replica leads.
+    /// Grant every requested vote and pre-vote until this replica leads.
     pub(crate) fn elect(&mut self) {
         self.wait(2500);
         self.grant_votes();
@@ -177,7 +177,7 @@ impl Replica {
         self.write();
     }
 
-    /// Another voter fetches from the end of this log.
+    /// Let the voter `sender` fetch from the end of this log.
     pub(crate) fn fetched_by(&mut self, handle: u64, sender: i32) {
         let (from, epoch) = (self.quorum.log().last(), self.quorum.state().epoch);
         self.fetch(handle, sender, epoch, TOPIC, from);

@@ -19,7 +19,7 @@ fn high_watermark_waits_for_a_majority_and_for_the_own_flush() {
     let end = replica.quorum.log().end_offset();
     replica.write();
     assert_eq!(replica.quorum.high_watermark(), 0, "one of three");
-    // An observer and a voter's lost disk do not count.
+    // Fetches of an observer, and of a voter with another disk, do not count.
     replica.fetched_by(1, 9);
     assert_eq!(replica.quorum.high_watermark(), 0);
     replica.fetched_by(2, 2);
@@ -84,7 +84,7 @@ fn leader_knows_how_far_replicas_are() {
     let begin = replica.now;
     assert_eq!(fetch(&mut replica, 1, end - 1), (end - 1, None));
     replica.now += 10;
-    // It has what the leader had at its last fetch, and the leader has more now.
+    // The follower has caught up to the leader's log end as of its last fetch. Since then the log has grown.
     replica.step(Event::Propose {
         proposal: 1,
         records: 1,

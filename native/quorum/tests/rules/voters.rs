@@ -1,4 +1,4 @@
-//! Changes of voters, and replicas that lag.
+//! Voter changes, and replicas that lag.
 
 use pybroker_model::Uuid;
 use pybroker_quorum::{

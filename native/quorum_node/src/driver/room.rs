@@ -1,5 +1,5 @@
-//! A full disk. The node gives up its role, and opens the log again when there is room: as after a crash of the
-//! process, recovery removes an incomplete write.
+//! Handling of a full disk. The node gives up its role. Once there is room it opens the log again, as after a crash of
+//! the process, and recovery removes an incomplete write.
 
 use std::io;
 
@@ -12,16 +12,16 @@ use crate::inbox::Input;
 use crate::output::{Outcome, Output};
 use crate::wire::Payload;
 
-/// Interval at which a node on a full disk looks for room.
+/// Interval at which a node with a full disk checks for room.
 const RETRY_MS: u64 = 1000;
-/// Room that a node needs to go on: one fetch from the leader.
+/// Free bytes that a node needs to continue: one fetch from the leader.
 const ROOM_BYTES: usize = 1 << 20;
-/// Distance between the correlations of two state machines of one process.
+/// Distance between the first correlations of consecutive state machines in a process.
 const CORRELATIONS: u64 = 1 << 40;
-/// Recovery removes files with this suffix.
+/// Suffix of the file that tests for free space. Recovery removes files with this suffix.
 const PROBE: &str = "room.tmp";
 
-/// A node that waits for room.
+/// The state of a node that waits for free space.
 #[derive(Debug, Default)]
 pub(super) struct WaitForRoom {
     /// Time of the next attempt; `None` until the disk thread has finished its earlier jobs.
@@ -29,13 +29,13 @@ pub(super) struct WaitForRoom {
 }
 
 impl WaitForRoom {
-    /// Return the time by which the node must look for room.
+    /// Return the time of the next check for free space.
     pub(super) fn deadline(&self) -> u64 {
         self.retry_at.unwrap_or(u64::MAX)
     }
 }
 
-/// Return whether the disk takes another [`ROOM_BYTES`].
+/// Return whether another [`ROOM_BYTES`] can be written to the disk.
 fn has_room(files: &Directory) -> bool {
     let write = || -> io::Result<()> {
         let file = files.create(PROBE)?;
@@ -46,8 +46,8 @@ fn has_room(files: &Directory) -> bool {
 }
 
 impl Driver {
-    /// Give up the role until there is room. The disk thread first finishes what it has; the log is opened again after
-    /// that, because a write may have failed half way.
+    /// Give up the role until there is free space. The disk thread first finishes its jobs. Then the node opens the log
+    /// again, because a write may have failed half way.
     pub(super) fn wait_for_room(&mut self, error: &LogError) {
         if self.full.is_some() {
             return;
@@ -56,7 +56,7 @@ impl Driver {
         self.full = Some(WaitForRoom::default());
         self.asked.clear();
         self.download = None;
-        // A leader lets the others elect at once.
+        // A leader resigns, so that the other voters can elect another one at once.
         let resign = Event::Resign { successor: None };
         self.give_up_role([resign, Event::StorageFailed]);
         self.disk.push(Job::Drain);
@@ -83,7 +83,7 @@ impl Driver {
                 self.outbox.push(Output::Decided { proposal, outcome });
             }
             Input::StorageFailed(error) if !error.is_full() => return Err(error),
-            // Recovery finds a snapshot that was written meanwhile.
+            // Ignore a completed snapshot: recovery finds it when the log is opened again.
             _ => {}
         }
         Ok(())
@@ -100,7 +100,7 @@ impl Driver {
         self.respond(handle, &response, &Payload::default());
     }
 
-    /// Open the log again and go on with a new state machine, as after a restart of the process.
+    /// Once there is room, open the log again and continue with a new state machine, as after a restart of the process.
     pub(super) fn reopen_if_room(&mut self) {
         let now = self.clock.monotonic_ms();
         let retry_at = Some(now + RETRY_MS);

@@ -1,4 +1,4 @@
-//! Snapshots: fetching one from the leader, sending one to a replica that lags, and writing one.
+//! Snapshots: fetching one from the leader, sending one to a lagging replica, and writing one.
 
 use bytes::Bytes;
 use pybroker_metadata_log::{Directory, LogError, SnapshotWriter};
@@ -8,7 +8,8 @@ use super::{Driver, RESPONSE_BYTES_MAX};
 use crate::wire::{Payload, SnapshotPart};
 
 impl Driver {
-    /// Return the position in a snapshot up to which it is stored. Begin to fetch it, if it is another one than before.
+    /// Return the position in the snapshot `id` up to which this node has downloaded it. If `id` differs from the
+    /// current download, start a new download.
     pub(super) fn download_position(&mut self, id: EpochEnd) -> Result<i64, LogError> {
         let download = match self.download.take().filter(|download| download.id() == id) {
             Some(download) => download,
@@ -19,7 +20,7 @@ impl Driver {
         Ok(position)
     }
 
-    /// Store a part of the snapshot that is being fetched. Return `Empty` if it is not the expected part.
+    /// Store a part of the snapshot that is being downloaded. Return `Empty` if it is not the expected part.
     pub(super) fn on_snapshot_part(
         &mut self,
         part: SnapshotPart,

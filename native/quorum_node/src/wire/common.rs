@@ -1,4 +1,4 @@
-//! Types and functions for all messages.
+//! Types and functions that all quorum messages share.
 
 use bytes::Bytes;
 use pybroker_metadata_log::{Endpoint, LogError};
@@ -24,7 +24,7 @@ const PARTITION: i32 = 0;
 /// An unreadable message.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WireError {
-    /// The API key and version are not one of the quorum's.
+    /// The API key and version do not belong to the quorum.
     #[error("version {1} of API key {0} is not spoken in the quorum")]
     Unsupported(i16, i16),
     /// The bytes do not have the message's layout.
@@ -71,7 +71,7 @@ pub(crate) struct Sender {
     pub(crate) fetch_bytes_max: i32,
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) request: Request,
@@ -87,7 +87,7 @@ pub(crate) struct ReplyTo {
     pub(crate) api: Api,
     pub(crate) topic_id: Uuid,
     pub(crate) bytes_max: usize,
-    /// Of a FetchSnapshot: the requested snapshot, and the position in it.
+    /// For a FetchSnapshot: the requested snapshot, and the position in it.
     pub(crate) snapshot: EpochEnd,
     pub(crate) position: i64,
 }
@@ -104,22 +104,22 @@ impl ReplyTo {
     }
 }
 
-/// Content of a response that the state machine does not have.
+/// The parts of a response that do not come from the state machine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Payload {
-    /// Of a Fetch: batches; of a FetchSnapshot: a part of the file.
+    /// For a Fetch, batches; for a FetchSnapshot, a part of the file.
     pub(crate) bytes: Bytes,
-    /// Of a FetchSnapshot: the size of the file.
+    /// For a FetchSnapshot: the size of the file.
     pub(crate) size: i64,
 }
 
-/// A response that came.
+/// A received response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) response: Response<Bytes>,
     /// Addresses in the response.
     pub(crate) endpoints: Vec<Endpoint>,
-    /// Of a FetchSnapshot without an error.
+    /// The received part, for a FetchSnapshot without an error.
     pub(crate) part: Option<SnapshotPart>,
 }
 
@@ -163,8 +163,8 @@ fn error_of(response: i16, partition: i16) -> Result<Error, WireError> {
     known.map(|(error, _)| *error).ok_or(WireError::Code(code))
 }
 
-/// Return the state machine's id of a cluster id. Like Kafka, accept an absent cluster id; any other id than the own
-/// one matches no cluster.
+/// Convert a cluster id for the state machine. Like Kafka, accept an absent cluster id. An id other than this node's
+/// matches no cluster.
 pub(super) fn cluster_key(cluster_id: Option<&str>, own: &Sender) -> Uuid {
     match cluster_id {
         Some(id) if id != own.cluster_id => Uuid::ZERO,
@@ -172,7 +172,7 @@ pub(super) fn cluster_key(cluster_id: Option<&str>, own: &Sender) -> Uuid {
     }
 }
 
-/// Write the arrays of topics and partitions up to the index of their only partition.
+/// Write the topics and partitions arrays up to the index of the metadata log's only partition.
 pub(super) fn write_partition(out: &mut Writer<'_>, topic_id: Uuid) {
     out.array_len(1);
     out.uuid(topic_id);
@@ -189,7 +189,7 @@ pub(super) fn read_partition(reader: &mut Reader<'_>, flexible: bool) -> Result<
     Ok(topic_id)
 }
 
-/// Write the errors, the partition and the leader of a response of Vote, BeginQuorumEpoch and EndQuorumEpoch.
+/// Write the errors, the partition and the leader of a Vote, BeginQuorumEpoch or EndQuorumEpoch response.
 pub(super) fn write_outcome<D>(out: &mut Writer<'_>, response: &Response<D>, to: &ReplyTo) {
     let (error, partition_error) = codes(response.error);
     out.i16(error);
@@ -201,7 +201,7 @@ pub(super) fn write_outcome<D>(out: &mut Writer<'_>, response: &Response<D>, to:
 
 /// Errors, leader and epoch of a response.
 pub(super) struct PartitionOutcome {
-    /// Of the response and of the partition.
+    /// The errors of the response and of the partition.
     pub(super) errors: (i16, i16),
     /// Node id and epoch of the leader.
     pub(super) leader: (i32, i32),

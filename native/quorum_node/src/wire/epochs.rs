@@ -12,7 +12,7 @@ use super::common::{
     write_outcome, write_partition,
 };
 
-/// Encode a request. `successors` is used by EndQuorumEpoch only.
+/// Encode a request. Only EndQuorumEpoch uses `successors`.
 pub(super) fn encode_request(
     out: &mut Writer<'_>,
     request: &Request,

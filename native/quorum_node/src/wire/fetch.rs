@@ -1,5 +1,5 @@
-//! Fetch 13 of the metadata partition, in the layout of the KIP-516 text. What KIP-595, KIP-853 and KIP-1166 add in later
-//! versions of released Kafka travels in tagged fields of pybroker's own.
+//! Fetch 13 of the metadata partition, in the layout of the KIP-516 text. Later Kafka versions add the fields of
+//! KIP-595, KIP-853 and KIP-1166; here pybroker's own tagged fields carry that data.
 
 use bytes::Bytes;
 use pybroker_metadata_log::{Endpoint, decode_batches};
@@ -13,15 +13,15 @@ use super::common::{
 };
 
 const CLUSTER_ID_TAG: u32 = 0;
-/// Of a partition of the request.
+/// Tag of the directory id in a partition of the request.
 const DIRECTORY_TAG: u32 = 10_000;
 const HIGH_WATERMARK_TAG: u32 = 10_001;
-/// Of a partition of the response.
+/// Tag of the snapshot id in a partition of the response.
 const SNAPSHOT_TAG: u32 = 10_001;
-/// Of the response.
+/// Tag of the node endpoints in the response.
 const ENDPOINTS_TAG: u32 = 10_000;
 
-/// Absence of a diverging end.
+/// The value that means "no diverging end".
 const NO_END: EpochEnd = EpochEnd {
     epoch: -1,
     offset: -1,

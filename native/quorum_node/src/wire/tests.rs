@@ -1,4 +1,4 @@
-//! The layouts are those of the schemas, and messages come back as they were sent.
+//! Messages follow the schemas' layouts and survive a round trip.
 
 use bytes::Bytes;
 use pybroker_metadata_log::{Endpoint, decode_batches, encode_records};
@@ -74,7 +74,7 @@ fn request(ask: Ask) -> Request {
     }
 }
 
-/// Decode by the schema, and encode again.
+/// Decode a message by its schema, and encode it again.
 fn by_schema(api: Api, direction: Direction, body: &[u8]) -> Vec<u8> {
     let message = Registry::InterBroker.message(api.key, direction);
     let message = message.expect("a message");
@@ -196,7 +196,7 @@ fn errors_come_back() {
     }
 }
 
-/// As the KIP-516 text has them, without directory ids.
+/// These versions follow the KIP-516 text and have no directory ids.
 #[test]
 fn version_0_is_read_and_answered() {
     for key in [VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH] {
@@ -244,7 +244,7 @@ fn version_0_is_read_and_answered() {
     }
 }
 
-/// Set what version 0 does not have to its default.
+/// Set the fields that version 0 lacks to their defaults.
 fn without_newer_fields(
     message: &pybroker_protocol::codec::Message,
     value: pybroker_protocol::codec::Value,
