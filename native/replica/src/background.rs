@@ -17,7 +17,7 @@ mod shared;
 
 pub use shared::{CleanerSettings, Intervals};
 
-/// Background threads. Dropping it does not stop them: call [`Background::stop`].
+/// The running background threads. Dropping this object does not stop them: call [`Background::stop`].
 pub struct Background {
     shared: Arc<BackgroundState>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -66,7 +66,7 @@ impl Background {
         Ok(())
     }
 
-    /// Stop the threads. Waits until each thread finishes the log it works on.
+    /// Stop the threads. Waits until each thread finishes the log that it is working on.
     pub fn stop(&self) {
         self.shared.stop();
         self.shared.replicas.failed.close();
@@ -115,10 +115,10 @@ struct Job {
     due: Instant,
 }
 
-/// Interval of reports about damage that readers found.
+/// Interval at which the maintenance thread reports damage that readers found.
 const DAMAGE_REPORT_MS: i64 = 1_000;
 
-/// Longest sleep before the maintenance thread checks the clock again.
+/// Longest sleep before a thread checks the clock again.
 const PAUSE_MAX: Duration = Duration::from_secs(3_600);
 
 fn milliseconds(ms: i64) -> Duration {

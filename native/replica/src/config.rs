@@ -7,7 +7,7 @@ use pybroker_storage::Layout;
 
 use crate::{BrokerLogSettings, Clock};
 
-/// Receives one line about a disk problem. Called on any thread; must not block.
+/// A function that receives one line about a disk problem. It is called on any thread and must not block.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Configuration of [`crate::Replicas::start`].

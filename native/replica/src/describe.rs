@@ -22,7 +22,7 @@ pub struct LogDirDescription {
     pub futures: Vec<FutureReplica>,
 }
 
-/// A log directory and the writes that its disk refused.
+/// A log directory and the number of writes that failed on a full disk.
 #[derive(Debug)]
 pub struct LogDirRefusals {
     /// Path as configured.
@@ -38,16 +38,16 @@ pub struct RoleNow {
     pub partition: i32,
     /// Leader epoch of the role; -1 once stopped.
     pub leader_epoch: i32,
-    /// Broker id of the leader (this broker's id if it leads); negative: none.
+    /// Broker id of the leader (this broker's id if it leads); negative if there is none.
     pub leader: i32,
-    /// Appends are refused because the topic is about to be deleted.
+    /// Whether appends are refused because the topic is about to be deleted.
     pub fenced: bool,
-    /// The log directory failed, or the log could not be opened.
+    /// Whether the log directory failed, or the log could not be opened.
     pub offline: bool,
 }
 
 impl Replicas {
-    /// Return the refused writes of the online log directories, without reading the disk.
+    /// Return the number of failed writes of each online log directory, without reading the disk.
     pub fn log_dir_refusals(&self) -> Vec<LogDirRefusals> {
         let refusals = |dir: &Dir| {
             Some(LogDirRefusals {

@@ -1,4 +1,4 @@
-//! Errors of partition operations. No wire codes here: the server maps each variant once.
+//! Errors of partition operations. They have no wire codes; the server maps each variant to one.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ pub enum PartitionError {
         /// Largest offset that a request may name.
         end: i64,
     },
-    /// The high watermark that this replica knows is below the requested offset, or a new leader's below the start of
-    /// its epoch (`OFFSET_NOT_AVAILABLE`).
+    /// The requested offset is above the high watermark that this replica knows, or the high watermark of a new leader
+    /// is below the start of its epoch (`OFFSET_NOT_AVAILABLE`).
     #[error("offset {requested} is above the high watermark {known} of this replica")]
     OffsetNotAvailable {
         /// Offset in the request; for ListOffsets, the start of the leader epoch.
@@ -65,9 +65,9 @@ pub enum PartitionError {
         /// Value of `min.insync.replicas`.
         required: i32,
     },
-    /// The transaction coordinator could not confirm the transaction; nothing was appended. `NOT_ENOUGH_REPLICAS`,
-    /// which every client retries, or `CONCURRENT_TRANSACTIONS` if that is the cause and the client accepts this code
-    /// here.
+    /// The transaction coordinator could not confirm the transaction; nothing was appended. The code is
+    /// `NOT_ENOUGH_REPLICAS`, which every client retries. It is `CONCURRENT_TRANSACTIONS` if a previous transaction is
+    /// still ending and the client accepts this code here.
     #[error("the transaction coordinator cannot confirm the transaction now")]
     Unconfirmed {
         /// The producer's previous transaction is still ending, and the client accepts `CONCURRENT_TRANSACTIONS`.
@@ -81,14 +81,15 @@ pub enum PartitionError {
         /// Value of `min.insync.replicas`.
         required: i32,
     },
-    /// The order names another incarnation of the topic, which is not proven to be newer (`INCONSISTENT_TOPIC_ID`).
+    /// The order names another incarnation of the topic, which may be older than the one on disk
+    /// (`INCONSISTENT_TOPIC_ID`).
     #[error("the partition on disk belongs to another topic id")]
     InconsistentTopicId,
     /// The disk failed, or the log directory is offline or quarantined (`KAFKA_STORAGE_ERROR`).
     #[error("storage: {0}")]
     Storage(Arc<str>),
-    /// The controller counts this replica as in sync, but its log, or the staged segments to link, are missing on disk
-    /// (`LOG_DIR_NOT_FOUND`).
+    /// The controller counts this replica as in sync, but the replica's log, or the staged segments to link, are
+    /// missing on disk (`LOG_DIR_NOT_FOUND`).
     #[error("it is no longer on disk")]
     Missing,
     /// The data at this offset is not a valid batch; other offsets can be read (`CORRUPT_MESSAGE`).
@@ -152,7 +153,7 @@ impl From<AppendError> for PartitionError {
     fn from(error: AppendError) -> Self {
         let text = || Arc::from(error.to_string());
         match error {
-            // The partition is being stopped: a stop closes the log before it changes the role.
+            // The partition is being stopped, which closes the log before it changes the role.
             AppendError::Storage(StorageError::Closed { .. })
             | AppendError::StaleLeaderEpoch { .. } => Self::NotLeader,
             AppendError::Storage(error) => error.into(),

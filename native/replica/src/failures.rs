@@ -1,5 +1,5 @@
-//! Failure queue of log directories. A thread that meets a failure may hold locks of a partition, so it only queues the
-//! failure; a separate thread takes the partitions offline.
+//! Failure queue of log directories. A thread that detects a failure may hold a partition's locks, so it only queues
+//! the failure. A separate thread takes the partitions offline.
 
 use std::sync::OnceLock;
 
@@ -23,7 +23,7 @@ impl std::fmt::Debug for OfflineReport {
 
 impl OfflineReport {
     pub(crate) fn set(&self, told: OnOffline) {
-        // A second receiver would never be called: the control plane has one owner.
+        // The control plane is the only receiver. A second one would never be called.
         assert!(self.0.set(told).is_ok(), "they have an owner");
     }
 
@@ -48,13 +48,13 @@ struct State {
 }
 
 impl FailedDirs {
-    /// Queue the failure of the log directory at this position. Holds the lock only briefly.
+    /// Queue the failure of the log directory at index `dir`. Holds the lock only briefly.
     pub(crate) fn note(&self, dir: usize, reason: &str) {
         self.state.lock().failed.push((dir, reason.to_owned()));
         self.changed.notify_all();
     }
 
-    /// Wait for a failure; return `None` once closed.
+    /// Wait for a failure. Return `None` after [`Self::close`].
     pub(crate) fn next(&self) -> Option<(usize, String)> {
         let mut state = self.state.lock();
         loop {

@@ -1,7 +1,7 @@
-//! Lifecycle of staged ingests on this broker: open, append, commit or drop.
+//! Lifecycle of staged ingests on this broker: open, append, then commit or drop.
 //!
-//! Before the control plane decides a commit, the listed records are staged and synced; afterwards they become part of
-//! the logs exactly once. A commit first closes the ingest to appends.
+//! A commit first closes the ingest to appends, and the listed records are staged and synced. Then the control plane
+//! decides the commit. Afterwards the records become part of the logs exactly once.
 
 mod commit;
 mod copy;

@@ -8,8 +8,8 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use pybroker_storage::{Log, ProducerLegacy};
 
-/// Producers kept over all partitions, about 100 bytes each; the oldest deletions are forgotten first. A producer of a
-/// forgotten partition may continue with any sequence, as after a broker restart.
+/// Maximum number of producers kept for all partitions, about 100 bytes each. The oldest deletions are forgotten first.
+/// A producer of a forgotten partition may continue with any sequence, as after a broker restart.
 const PRODUCERS_KEPT: usize = 100_000;
 
 type Place = (Arc<str>, i32);
@@ -23,15 +23,16 @@ pub(crate) struct Legacies {
 #[derive(Debug, Default)]
 struct CarryOverTable {
     by_place: HashMap<Place, (u64, ProducerLegacy)>,
-    /// Oldest first, by number. Entries that were handed over or replaced stay until they reach the front.
+    /// Deleted partitions by number, oldest first. Entries that were handed over or replaced stay until they reach the
+    /// front.
     order: VecDeque<(u64, Place, usize)>,
     last_number: u64,
-    /// Sum of the producers in `order`.
+    /// Total number of producers in `order`.
     producers: usize,
 }
 
 impl Legacies {
-    /// Keep the producer state of a deleted partition, whose log takes no more appends.
+    /// Keep the producer state of a deleted partition, whose log accepts no more appends.
     pub(crate) fn leave(&self, topic: &Arc<str>, index: i32, log: &Log) {
         let legacy = log.producer_legacy();
         let producers = legacy.len();
@@ -59,8 +60,8 @@ impl Legacies {
         }
     }
 
-    /// Give a new partition the producer state kept for its name. Its log is empty, but starts at the old end if a
-    /// truncation kept the offsets.
+    /// Give a new partition the producer state that is kept for its name. The new log is empty. If a truncation kept
+    /// the offsets, it starts at the old log's end.
     pub(crate) fn hand_over(&self, topic: &Arc<str>, index: i32, log: &Log) {
         let left = self
             .table

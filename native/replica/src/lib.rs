@@ -1,7 +1,7 @@
 //! The partitions hosted on this broker: roles, progress and waiters.
 //!
 //! Synchronous: no runtime, no socket. Callers pass the time as `now_ms`; background threads get a [`Clock`] at the
-//! start. Topic ids are compared here for data and in `pybroker/broker/replicas` for orders, nowhere else.
+//! start. Only two places compare topic ids: this crate for data, and `pybroker/broker/replicas` for orders.
 //!
 //! From the bottom up: settings and request types (`config`, `topic_config`, the types of `orders`, `requests`,
 //! `error`); a partition's `role` and `progress`, and the `partition` itself; the `log_dirs` and their content;

@@ -1,4 +1,4 @@
-//! The log directories (JBOD): which of them are usable, and work on many of their partitions at once.
+//! The log directories (JBOD): which of them are usable, and operations on many of their partitions at once.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub(crate) use unhosted_replicas::{ReplicaDir, UnhostedReplicas};
 pub(crate) struct Dir {
     /// Path as configured.
     pub(crate) path: PathBuf,
-    /// `Err`: the directory could not be opened at start.
+    /// The open directory, or the reason why it could not be opened at start.
     opened: Result<Arc<LogDir>, Arc<str>>,
-    /// Listed in `cordoned.log.dirs` (KIP-1066): it gets no new partitions.
+    /// Whether `cordoned.log.dirs` lists the directory (KIP-1066), so that it gets no new partitions.
     cordoned: AtomicBool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct OpenRequest<'a> {
     pub(crate) config: Arc<LogConfig>,
 }
 
-/// Result of one log, written by the thread that opened it.
+/// The result for one log, which the thread that opens it writes.
 type Slot = Mutex<Option<Result<Arc<Log>, StorageError>>>;
 
 impl LogDirs {
@@ -173,7 +173,7 @@ impl LogDirs {
         self.dirs.iter().any(|dir| dir.online().is_err())
     }
 
-    /// Create directories with their identity, durably, with two sync barriers for all.
+    /// Create partition directories with their identity durably, with two sync barriers for all of them.
     pub(crate) fn create(
         &self,
         dir: usize,
@@ -203,7 +203,7 @@ impl LogDirs {
         now_ms: i64,
         report: &Report,
     ) -> Vec<Result<Arc<Log>, StorageError>> {
-        // A thread costs more than opening a few logs.
+        // For a few logs, starting a thread costs more than opening them on this one.
         let threads = (threads_per_dir * self.dirs.len())
             .min(requests.len().div_ceil(16))
             .max(1);
@@ -225,7 +225,7 @@ impl LogDirs {
             work();
         });
         let each = opened.into_iter().zip(requests).map(|(slot, request)| {
-            // Every slot is filled: a panic in a thread ends the scope.
+            // Every slot has a result, because a panic in a thread ends the scope.
             slot.into_inner().unwrap_or_else(|| {
                 Err(StorageError::Closed {
                     path: request.replica_dir.directory.as_str().into(),

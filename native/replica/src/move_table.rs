@@ -1,4 +1,4 @@
-//! Moves between log directories that are ordered and not finished.
+//! Moves between log directories that are ordered but not finished.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use pybroker_model::TopicIdPartition;
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     table: Mutex<Table>,
-    /// Signals that the worker has nothing left.
+    /// Signals that the worker has no moves left.
     idle: Condvar,
 }
 
@@ -45,8 +45,8 @@ impl Move {
 }
 
 impl Moves {
-    /// Order a move out of the log directory `from`; cancels a move of the partition to another directory. Calls
-    /// `start_worker` if no worker runs; that function returns whether a worker runs now.
+    /// Order a move out of the log directory `from`. Cancels a move of the same partition to another directory. If no
+    /// worker runs, call `start_worker`, which returns whether it started one.
     pub(crate) fn order(
         &self,
         tip: TopicIdPartition,
@@ -78,7 +78,7 @@ impl Moves {
         }
     }
 
-    /// Return the next move to carry out. After `None` the worker ends, and the next order starts another one.
+    /// Return the next move to carry out. After `None` the worker ends; the next order starts another one.
     pub(crate) fn next(&self) -> Option<(TopicIdPartition, Arc<Move>)> {
         let mut table = self.table.lock();
         while let Some(tip) = table.waiting.pop_front() {
@@ -107,7 +107,7 @@ impl Moves {
         }
     }
 
-    /// Cancel all moves and wait for the worker, at most `patience`.
+    /// Cancel all moves and wait up to `patience` for the worker to end.
     pub(crate) fn cancel_all(&self, patience: Duration) {
         let mut table = self.table.lock();
         table.waiting.clear();

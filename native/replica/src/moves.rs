@@ -15,21 +15,22 @@ use pybroker_storage::{Log, LogCopy, LogDir, StorageError};
 use crate::move_table::Move;
 use crate::{Partition, PartitionError, Replicas, Role, TopicConfig, TopicMapEntry};
 
-/// Number of remaining bytes below which the last pass runs, while appends are blocked.
+/// The last pass, during which appends are blocked, starts when fewer bytes than this remain.
 const REST_BYTES: u64 = 4 << 20;
-/// Maximum number of passes over a partition that grows faster than the copy; then the mover blocks appends anyway.
+/// Maximum number of passes over a partition that grows faster than the copy. After them the mover blocks appends
+/// anyway.
 const PASSES_MAX: usize = 50;
 /// Interval at which a throttled copy checks whether it is cancelled.
 const PACE: Duration = Duration::from_millis(50);
-/// How long readers may keep files of the old place open before the mover removes them.
+/// How long readers may keep files in the old directory open before the mover removes them.
 const READERS_GRACE: Duration = Duration::from_secs(60);
 
 /// A move as DescribeLogDirs shows it.
 #[derive(Debug)]
 pub struct FutureReplica {
-    /// The partition, at its old place.
+    /// The partition in its old directory.
     pub partition: Arc<Partition>,
-    /// Records that the copy does not have yet.
+    /// Number of records that the copy does not have yet.
     pub offset_lag: i64,
 }
 
@@ -46,12 +47,12 @@ pub enum MoveError {
     Cordoned,
 }
 
-/// The log that a finished move leaves behind, to be removed.
+/// The log that a finished move has replaced and whose files must be removed.
 type OldPlace = (Arc<LogDir>, Arc<Log>);
 
 impl Replicas {
-    /// Order a move; a background thread carries it out. Does nothing if the partition is there already or moving
-    /// there; an order for another directory replaces the earlier one.
+    /// Order a move; a background thread carries it out. Does nothing if the partition is in that directory or already
+    /// moving to it. An order for another directory replaces the earlier order.
     ///
     /// # Errors
     /// See [`MoveError`].
@@ -102,7 +103,7 @@ impl Replicas {
             .collect()
     }
 
-    /// Copy a partition and switch to the copy; return the old place.
+    /// Copy a partition and switch to the copy. Return the replaced log.
     fn carry_out(
         &self,
         tip: TopicIdPartition,
@@ -140,7 +141,7 @@ impl Replicas {
                 break;
             }
         }
-        // This lock keeps orders waiting: the partition cannot be stopped, deleted or replaced now.
+        // While this thread holds the lock, orders wait: the partition cannot be stopped, deleted or replaced.
         let _orders = self.unhosted.lock();
         let current = self.partition(tip);
         if moving.is_cancelled()
@@ -149,8 +150,8 @@ impl Replicas {
             return Ok(None);
         }
         partition.hand_over(|role| {
-            // Staged segments are linked, and hard links do not reach another disk. During the hand-over no records can
-            // be staged for the partition.
+            // Attaching staged segments makes hard links, which cannot cross disks. While the partition is handed over,
+            // no records can be staged for it.
             if from.holds_staged(tip).map_err(noted)? {
                 return Err(PartitionError::Policy(
                     "a staged ingest has records for it. Move it after the ingest is committed or aborted",
@@ -175,7 +176,7 @@ impl Replicas {
         Ok(Some((from, log)))
     }
 
-    /// Record copied bytes and wait as long as the throttle requires. Return false if the copy is cancelled.
+    /// Record copied bytes, and wait as long as the throttle requires. Return false if the copy is cancelled.
     fn paces(&self, moving: &Move, bytes: usize) -> bool {
         let (clock, throttle) = (&self.config.clock, &self.throttles.moves);
         throttle.record(bytes, clock.now());
@@ -189,7 +190,7 @@ impl Replicas {
         !moving.is_cancelled()
     }
 
-    /// Serve the partition from the log `moved`, in its current role; `place` is the new log directory.
+    /// Serve the partition from the log `moved`, in its current role. `place` is the new log directory.
     fn serve_moved(
         &self,
         partition: &Partition,
@@ -210,7 +211,7 @@ impl Replicas {
             &self.proposals,
         );
         if let Err(error) = new.take_role(role, self.config.clock.now()) {
-            // The old instance must not continue, because the copy is now the partition: take the new one offline.
+            // The copy is now the partition, so the old instance must not continue. Take the new one offline instead.
             new.go_offline(&Arc::from(error.to_string()));
         }
         let entry = TopicMapEntry {
@@ -253,7 +254,7 @@ fn work(replicas: &Weak<Replicas>) {
     }
 }
 
-/// Remove the old place once its readers are done.
+/// Remove the files in the old directory once readers have finished.
 fn clear_away(replicas: &Replicas, dir: &LogDir, log: Arc<Log>) {
     let retired = match dir.retire_moved(&log) {
         Ok(path) => path,

@@ -1,7 +1,7 @@
-//! Staged ingests that are open on this broker: what each has staged, and limits over all of them.
+//! Staged ingests that are open on this broker: the records that each has staged, and limits for all of them.
 //!
-//! The control plane decides whether an ingest is open and whether its commit is decided. An append locks only its
-//! attempt's partition.
+//! The control plane decides whether an ingest is open and whether it is committed. An append locks only the partition
+//! of its attempt.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -43,9 +43,9 @@ pub struct IngestName {
 pub struct NewIngest {
     /// The ingest's name.
     pub name: IngestName,
-    /// Name of its directory: letters, digits, `-` and `_`; contains the epoch.
+    /// Name of the ingest's directory: letters, digits, `-` and `_`. It contains the epoch.
     pub directory: String,
-    /// Epoch; requests with another one are refused.
+    /// Epoch of the ingest. Requests with another epoch are refused.
     pub epoch: i32,
     /// The topic's settings when the ingest began.
     pub config: Arc<TopicConfig>,
@@ -63,11 +63,12 @@ pub(crate) struct Ingest {
     pub(crate) new: NewIngest,
     pub(crate) state: AtomicU8,
     pub(crate) touched_ms: AtomicI64,
-    /// Appends hold it for reading. A commit or an end takes it for writing, to wait for appends under way.
+    /// Appends hold this lock for reading. A commit or the end of the ingest takes it for writing, to wait for running
+    /// appends.
     pub(crate) gate: RwLock<()>,
     pub(crate) attempts: Mutex<Attempts>,
-    /// Attempts listed in a plan, by partition, writer and attempt. A replaced leader that has not noticed its
-    /// successor cannot add to them.
+    /// Attempts listed in a plan, by partition, writer and attempt. Appends to them are refused, even from a replaced
+    /// leader that has not noticed its successor.
     pub(crate) sealed: Mutex<HashSet<(i32, i32, i64)>>,
 }
 
@@ -77,7 +78,7 @@ pub struct Ingests {
     pub(crate) open: RwLock<HashMap<IngestName, Arc<Ingest>>>,
     pub(crate) quota: Quota,
     topic_debts: TopicDebts,
-    /// Attempts of all open ingests, counted for each partition: each has files and a log in memory.
+    /// Number of attempts of all open ingests, counted for each partition. Each has files and a log in memory.
     pub(crate) attempts: AtomicUsize,
     pub(crate) staged_bytes: AtomicU64,
     pub(crate) appended_bytes: AtomicU64,
@@ -96,11 +97,11 @@ impl std::fmt::Debug for Ingests {
 /// Ingest metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IngestFigures {
-    /// Open ingests.
+    /// Number of open ingests.
     pub open: usize,
-    /// Attempts that have staged records, counted for each partition.
+    /// Number of attempts that have staged records, counted for each partition.
     pub attempts: usize,
-    /// Bytes staged now.
+    /// Number of bytes that are staged at present.
     pub staged_bytes: u64,
     /// Bytes staged since the start.
     pub appended_bytes: u64,
@@ -109,7 +110,7 @@ pub struct IngestFigures {
 }
 
 impl Ingests {
-    /// Set the connection to other brokers; only the first call takes effect.
+    /// Set the connection to other brokers. Only the first call has an effect.
     pub fn set_copies(&self, copies: Arc<dyn StagedCopies>) {
         let _ = self.copies.set(copies);
     }
@@ -119,7 +120,8 @@ impl Ingests {
         self.quota.set(limits);
     }
 
-    /// Return an ingest for copies of records from a leader on another broker; a commit may be under way.
+    /// Return an ingest to which a leader on another broker copies records. Unlike an append, this is allowed during a
+    /// commit.
     pub(crate) fn copied(&self, name: &IngestName, epoch: i32) -> Result<Arc<Ingest>, IngestError> {
         match self.get(name, epoch) {
             Err(IngestError::Committing) => {
@@ -158,7 +160,8 @@ impl Ingests {
     }
 
     /// Admit an append before its records are validated; return the milliseconds that the client must wait before the
-    /// next one. `shared`: other producers are active. `now` is monotonic, because the time of day can step back.
+    /// next one. `shared` means that other producers are active. `now` is monotonic time, because the time of day can
+    /// step back.
     ///
     /// # Errors
     /// `Unknown`, `Fenced`, `Committing`, `Throttled`.

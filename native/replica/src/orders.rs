@@ -1,4 +1,5 @@
-//! Orders of the control plane (LeaderAndIsr, StopReplica), with controller epoch and broker epoch already checked.
+//! Orders of the control plane (LeaderAndIsr, StopReplica). The control plane has already checked their controller
+//! epoch and broker epoch.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub struct PartitionOrder {
     pub tip: TopicIdPartition,
     /// The topic's name.
     pub topic: Arc<str>,
-    /// Broker id of the leader; negative: none.
+    /// Broker id of the leader; negative if there is none.
     pub leader: i32,
     /// Epoch of that leadership.
     pub leader_epoch: i32,
@@ -29,10 +30,10 @@ pub struct PartitionOrder {
     pub version: i32,
     /// All replicas.
     pub replicas: Arc<[i32]>,
-    /// The controller creates the partition now. If false and a log directory is offline, a missing partition directory
-    /// is assumed to be there and is not created elsewhere.
+    /// Whether the controller creates the partition with this order. If false and a log directory is offline, a missing
+    /// partition directory may be on the offline disk, so it is not created elsewhere.
     pub is_new: bool,
-    /// Start offset of an empty log; above 0 the topic continues the offsets of an earlier incarnation (truncation).
+    /// Start offset of an empty log. Above 0, the topic continues the offsets of an earlier incarnation (truncation).
     pub start_offset: i64,
     /// The topic's settings.
     pub config: Arc<TopicConfig>,
@@ -43,8 +44,8 @@ pub struct PartitionOrder {
 pub struct StopOrder {
     /// The partition.
     pub tip: TopicIdPartition,
-    /// Epoch of the order: -1 none, -2 the topic is being deleted (KIP-516).
+    /// Leader epoch of the order. -1 means none, -2 that the topic is being deleted (KIP-516).
     pub leader_epoch: i32,
-    /// Whether to stage its directory for removal.
+    /// Whether to stage the partition's directory for removal.
     pub delete: bool,
 }

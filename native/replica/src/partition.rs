@@ -1,8 +1,8 @@
-//! A hosted partition: append, read, and how far it may be read.
+//! A hosted partition: appends, reads, and the offsets up to which clients may read.
 //!
 //! Readers take no lock: they load the role and the published offsets. Appends hold `gate` for reading from the role
-//! check to the end of the write. A role change takes `gate` for writing, so an append checked before a deletion or a
-//! new epoch never takes effect after it.
+//! check to the end of the write. A role change takes `gate` for writing, so an append that was checked before a
+//! deletion or a new epoch never takes effect afterwards.
 
 mod attaches;
 mod following;
@@ -33,12 +33,12 @@ pub struct Partition {
     tip: TopicIdPartition,
     topic: Arc<str>,
     broker_id: i32,
-    /// `None` if the log failed to open: the partition stays `Offline`; a later order makes a new one.
+    /// `None` if the log failed to open. The partition then stays `Offline`, and a later order replaces it.
     hosted: Option<HostedLog>,
     gate: RwLock<()>,
-    /// Write fence: appends are refused because the topic is about to be deleted.
+    /// Whether the write fence is set, which refuses appends because the topic is about to be deleted.
     fenced: AtomicBool,
-    /// The partition has declined a leadership once.
+    /// Whether the partition has declined a leadership before.
     declined: AtomicBool,
     progress: Arc<Progress>,
     proposals: Arc<Proposals>,
@@ -55,7 +55,8 @@ struct HostedLog {
 }
 
 impl Partition {
-    /// Return a partition with its open log and no leader yet. After this, flushes of the log raise the high watermark.
+    /// Return a partition with an open log and no leader yet. From then on, flushes of the log raise the high
+    /// watermark.
     pub(crate) fn hosting(
         tip: TopicIdPartition,
         topic: Arc<str>,
@@ -95,7 +96,7 @@ impl Partition {
         partition
     }
 
-    /// Return a partition whose log failed to open: it answers `Storage` until an order replaces it.
+    /// Return a partition whose log failed to open. Its operations fail with `Storage` until an order replaces it.
     pub(crate) fn offline(
         tip: TopicIdPartition,
         topic: Arc<str>,
@@ -124,7 +125,8 @@ impl Partition {
         hosted: Option<HostedLog>,
         proposals: Arc<Proposals>,
     ) -> Self {
-        // The partition learns the high watermark from its leader, or by becoming leader.
+        // Start with the high watermark of the checkpoint. The partition gets a newer one from its leader, or when it
+        // becomes leader.
         let known = hosted
             .as_ref()
             .map_or(0, |hosted| hosted.log.log_start_offset());
@@ -143,7 +145,7 @@ impl Partition {
         }
     }
 
-    /// Return its topic id and partition index.
+    /// Return the topic id and the partition index.
     pub fn tip(&self) -> TopicIdPartition {
         self.tip
     }
@@ -153,7 +155,7 @@ impl Partition {
         self.broker_id
     }
 
-    /// Return the name of its topic.
+    /// Return the name of the partition's topic.
     pub fn topic(&self) -> &Arc<str> {
         &self.topic
     }
@@ -168,7 +170,7 @@ impl Partition {
         self.progress.config()
     }
 
-    /// Return whether fetches by followers out of sync are throttled.
+    /// Return whether fetches by followers that are out of sync are throttled.
     pub fn is_throttled_as_leader(&self) -> bool {
         let config = self.progress.config();
         config
@@ -184,34 +186,35 @@ impl Partition {
             .includes(self.tip.partition, self.broker_id)
     }
 
-    /// Return whether this broker leads it and `broker` is in the ISR.
+    /// Return whether this broker leads the partition and `broker` is in the ISR.
     pub fn has_in_sync(&self, broker: i32) -> bool {
         let role = self.progress.role();
         role.leader()
             .is_ok_and(|leader| leader.isr.contains(&broker))
     }
 
-    /// Return its log, if it could be opened.
+    /// Return the partition's log, if it could be opened.
     pub(crate) fn log(&self) -> Option<&Arc<Log>> {
         self.hosted.as_ref().map(|hosted| &hosted.log)
     }
 
-    /// Return the position of its log directory, if the log could be opened.
+    /// Return the index of the partition's log directory, if the log could be opened.
     pub fn dir(&self) -> Option<usize> {
         self.hosted.as_ref().map(|hosted| hosted.dir)
     }
 
-    /// Return its log directory.
+    /// Return the partition's log directory, if the log could be opened.
     pub fn log_dir(&self) -> Option<&Arc<LogDir>> {
         self.hosted.as_ref().map(|hosted| &hosted.log_dir)
     }
 
-    /// Return the high watermark, the end of what consumers may read.
+    /// Return the high watermark: the end of the records that consumers may read.
     pub fn high_watermark(&self) -> i64 {
         self.progress.high_watermark.get()
     }
 
-    /// Return min(high watermark, first open transaction), at least the log start.
+    /// Return the last stable offset: the smaller of the high watermark and the start of the first open transaction,
+    /// but at least the log start.
     pub fn last_stable_offset(&self) -> i64 {
         let stable = self.progress.last_stable.get();
         stable.max(self.log_start_offset())
@@ -227,19 +230,19 @@ impl Partition {
         self.log().map_or(0, |log| log.log_end_offset())
     }
 
-    /// Return the last leader epoch in its log; -1: none.
+    /// Return the last leader epoch in the log, or -1.
     pub fn last_epoch(&self) -> i32 {
         self.log()
             .and_then(|log| log.latest_epoch())
             .map_or(-1, |latest| latest.epoch)
     }
 
-    /// Return the size of its log in bytes.
+    /// Return the size of the log in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.log().map_or(0, |log| log.size_bytes())
     }
 
-    /// Return the number of segments of its log.
+    /// Return the number of segments of the log.
     pub fn segment_count(&self) -> usize {
         self.log().map_or(0, |log| log.segment_count())
     }
@@ -249,12 +252,12 @@ impl Partition {
         self.log().map_or(0, |log| log.unflushed_records())
     }
 
-    /// Return the current leader epoch; -1 once stopped.
+    /// Return the current leader epoch, or -1 after the partition was stopped.
     pub fn leader_epoch(&self) -> i32 {
         self.progress.role().leader_epoch()
     }
 
-    /// Apply the topic's settings, unless newer ones are in force.
+    /// Apply the topic's settings, unless the partition already has newer ones.
     pub(crate) fn set_config(&self, config: &Arc<TopicConfig>) {
         let in_force = self.progress.set_config(config);
         if let Some(log) = self.log() {

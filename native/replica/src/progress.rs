@@ -1,5 +1,6 @@
-//! Progress of a partition (role, high watermark, ISR) and the waiters on it. The partition, the log's flush callback
-//! and waiting produces share it; it owns neither the log nor its directory, so the last holder closes nothing.
+//! Progress of a partition (role, high watermark, ISR) and the tasks that wait for it. The partition, the log's flush
+//! callback and waiting Produce requests share this object. It owns neither the log nor its directory, so dropping the
+//! last reference closes no files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -29,9 +30,9 @@ pub use waiting::{Registration, WatchedOffset};
 pub struct Follower {
     /// The follower's broker id.
     pub broker: i32,
-    /// The follower's broker epoch (KIP-903); -1: not given.
+    /// The follower's broker epoch (KIP-903), or -1 if the request has none.
     pub broker_epoch: i64,
-    /// Arrival time of its request; the same each time the request is evaluated.
+    /// Arrival time of the request. It stays the same each time the request is evaluated again.
     pub received: Instant,
 }
 
@@ -39,21 +40,21 @@ pub struct Follower {
 pub(crate) struct Progress {
     role: ArcSwap<Role>,
     config: ArcSwap<TopicConfig>,
-    /// Leader only: progress of the followers; the leader's own end comes from the log. The lock orders changes of
-    /// role, settings and watermark.
+    /// Progress of the followers, if this broker leads. The leader's own end comes from the log. The lock orders
+    /// changes of role, settings and high watermark.
     led: Mutex<Option<InSync>>,
-    /// Number of times this broker stopped leading; changed under `led`. While it is unchanged, an offset names the
-    /// record appended there; afterwards the log may have been truncated as a follower.
+    /// How often this broker has stopped leading; changed under `led`. While it is unchanged, an offset still names the
+    /// same record. Afterwards the log may have been truncated, because the broker was a follower.
     step_downs: AtomicU64,
-    /// High watermark when it last stopped leading.
+    /// The high watermark when this broker last stopped leading.
     committed_by_me: AtomicI64,
     /// Number of fetch requests from followers.
     requests: AtomicU64,
     pub(crate) high_watermark: Arc<WatchedOffset>,
     pub(crate) last_stable: Arc<WatchedOffset>,
-    /// End of what followers may read.
+    /// The end of the records that followers may read.
     pub(crate) log_end: Arc<WatchedOffset>,
-    /// Follower only: the waiting fetcher.
+    /// The waiting fetcher, if this broker is a follower.
     pub(crate) flush_waiter: FlushWaiter,
 }
 
@@ -81,9 +82,9 @@ impl Progress {
         self.config.load()
     }
 
-    /// Use the settings if they are newer. Return the settings in force.
+    /// Use the settings if they are newer. Return the settings that are then current.
     pub(crate) fn set_config(&self, config: &Arc<TopicConfig>) -> Arc<TopicConfig> {
-        // The lock orders concurrent calls: the newest settings win.
+        // The lock orders concurrent calls, so that the newest settings stay.
         let _one = self.led.lock();
         if config.sequence >= self.config.load().sequence {
             self.config.store(Arc::clone(config));
@@ -99,13 +100,13 @@ impl Progress {
         }
     }
 
-    /// As leader, raise the high watermark to the end that the ISR has. Called after each flush (commit mode) or append
-    /// (os mode); does nothing on a follower.
+    /// As leader, raise the high watermark to the smallest log end in the ISR. Called after each flush (commit mode) or
+    /// append (os mode). Does nothing on a follower.
     pub(crate) fn advance(&self, log: &Log) {
         self.advance_with(log, &mut WakerBatch::default());
     }
 
-    /// Like `advance`; waiters wake when `woken` is dropped.
+    /// Like `advance`, but the waiters wake up when `woken` is dropped.
     pub(crate) fn advance_with(&self, log: &Log, woken: &mut WakerBatch) {
         let local = self.local_end(log);
         let led = self.led.lock();
@@ -114,7 +115,7 @@ impl Progress {
         }
     }
 
-    /// Return the high watermark after a flush of this log alone, if that raises it.
+    /// Return the high watermark that a flush of only this log would give, if it is higher than the current one.
     pub(crate) fn after_flush(&self, log: &Log) -> Option<i64> {
         let (end, now) = (log.log_end_offset(), self.high_watermark.get());
         if end <= now {
@@ -125,7 +126,7 @@ impl Progress {
         (committed > now).then_some(committed)
     }
 
-    /// Update the last stable offset after the log start rose, perhaps into an open transaction.
+    /// Update the last stable offset after the log start was raised, perhaps into an open transaction.
     pub(crate) fn log_start_raised(&self, log: &Log) {
         let _one = self.led.lock();
         let stable = log.last_stable_offset(self.high_watermark.get());
@@ -140,8 +141,8 @@ impl Progress {
         self.high_watermark.raise_with(high_watermark, woken);
     }
 
-    /// Record a follower's claim to have everything below `end` under `leader_epoch`: raise the high watermark, and
-    /// propose to add the follower if it has caught up, or to remove it if it lost records.
+    /// Record a follower's claim, under `leader_epoch`, that it has all records below `end`. Raise the high watermark.
+    /// If the follower has caught up, propose to add it to the ISR; if it lost records, propose to remove it.
     pub(crate) fn claimed(
         &self,
         log: &Log,
@@ -179,25 +180,27 @@ impl Progress {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Return whether all in-sync replicas have fetched since that request: no other broker led until then.
+    /// Return whether all in-sync replicas have sent a fetch since the request with this number, which proves that no
+    /// other broker led until then.
     pub(crate) fn is_followed_since(&self, number: u64) -> bool {
         let led = self.led.lock();
         led.as_ref()
             .is_some_and(|in_sync| in_sync.all_came_since(number))
     }
 
-    /// Return all brokers that are, or may be, in the ISR, the leader included; empty if this broker does not lead.
+    /// Return all brokers that are, or may be, in the ISR, including the leader. Empty if this broker does not lead.
     pub(crate) fn maximal_isr(&self) -> Vec<i32> {
         let led = self.led.lock();
         led.as_ref().map_or_else(Vec::new, InSync::maximal)
     }
 
-    /// Return the most advanced in-sync follower for which `wanted` holds and which has everything below `offset`.
+    /// Return the most advanced in-sync follower for which `wanted` holds and that has all records below `offset`.
     pub(crate) fn most_advanced(&self, offset: i64, wanted: impl Fn(i32) -> bool) -> Option<i32> {
         self.led.lock().as_ref()?.most_advanced(offset, wanted)
     }
 
-    /// Record that a follower gets records from `offset`; return whether it got them before and fetches them again.
+    /// Record that a follower receives records from `offset`. Return whether it received them before and fetches them
+    /// again.
     pub(crate) fn gives(&self, broker: i32, offset: i64) -> bool {
         let mut led = self.led.lock();
         led.as_mut()
@@ -235,8 +238,8 @@ impl Progress {
         }
     }
 
-    /// Drop a proposal for this version: the controller refused it and will not write it later. The joining replica no
-    /// longer counts.
+    /// Drop a proposal for this version, which the controller refused and will not write later. The replica that it
+    /// would have added no longer counts.
     pub(crate) fn isr_refused(&self, leader_epoch: i32, version: i32, log: &Log) {
         let mut led = self.led.lock();
         if let (Role::Leader(leader), Some(in_sync)) = (&**self.role.load(), led.as_mut())
@@ -248,7 +251,7 @@ impl Progress {
         }
     }
 
-    /// Begin to lead, or continue to lead with another ISR or other replicas.
+    /// Begin to lead, or continue to lead with a changed ISR or changed replicas.
     pub(crate) fn lead(&self, broker_id: i32, leader: Leader, log: &Log, now: Instant) {
         let local = self.local_end(log);
         let mut led = self.led.lock();
@@ -268,7 +271,7 @@ impl Progress {
                 ));
             }
         }
-        // A leader that is alone in the ISR knows its high watermark before any client asks for it.
+        // A leader that is the only member of the ISR knows its high watermark before the first client request.
         if let Some(minimum) = led.as_ref().and_then(|ends| ends.minimum(local)) {
             self.raise_to(minimum, log, &mut WakerBatch::default());
         }
@@ -287,8 +290,8 @@ impl Progress {
         }
     }
 
-    /// As follower, lower the high watermark after a truncation to `end`. Only an unclean election truncates committed
-    /// records.
+    /// As follower, lower the high watermark after a truncation to `end`. Only an unclean election leads to a
+    /// truncation of committed records.
     pub(crate) fn cut_to(&self, end: i64) {
         let _one = self.led.lock();
         if self.high_watermark.get() > end {
@@ -310,7 +313,7 @@ impl Progress {
         self.wake_all();
     }
 
-    /// Wake all waiters to check whether their wait is still valid.
+    /// Wake all waiters, so that they check whether they must still wait.
     fn wake_all(&self) {
         self.high_watermark.wake_all();
         self.last_stable.wake_all();
@@ -323,13 +326,14 @@ impl Progress {
         self.step_downs.load(Ordering::Acquire)
     }
 
-    /// Return whether `last_offset`, appended here as leader after `step_downs`, is committed; `Ok(false)`: not yet.
+    /// Return whether `last_offset`, which this broker appended as leader when `step_downs` had this value, is
+    /// committed. `Ok(false)` means not yet.
     pub(crate) fn check_committed(
         &self,
         last_offset: i64,
         step_downs: u64,
     ) -> Result<bool, PartitionError> {
-        // Read the watermark first: the check below proves that it belongs to this leadership.
+        // Read the high watermark first. The check below then proves that it belongs to this leadership.
         let high_watermark = self.high_watermark.get();
         if self.step_downs() != step_downs {
             return self.check_committed_before(last_offset, step_downs);
@@ -350,8 +354,8 @@ impl Progress {
         Ok(true)
     }
 
-    /// Like `check_committed`, after this broker stopped leading: records committed until then stay committed. The
-    /// state of the rest is unknown here: other records may be at that offset.
+    /// Like `check_committed`, after this broker stopped leading. Records committed before that stay committed. The
+    /// state of later records is unknown, because other records may now be at their offsets.
     fn check_committed_before(
         &self,
         last_offset: i64,

@@ -22,17 +22,17 @@ use crate::{
 #[derive(Debug)]
 pub struct Replicas {
     pub(crate) config: ReplicasConfig,
-    /// Topic map that requests load.
+    /// The topic map that each request loads.
     pub(crate) map: ArcSwap<TopicMap<Partition>>,
     pub(crate) dirs: LogDirs,
-    /// Directories on disk that are not hosted. Changes of the hosted partitions hold its lock: batches of orders run
-    /// one after the other.
+    /// Directories on disk that the broker does not host. Each change of the hosted partitions holds this lock, so
+    /// batches of orders run one after the other.
     pub(crate) unhosted: Mutex<UnhostedReplicas>,
     pub(crate) log_settings: ArcSwap<BrokerLogSettings>,
     pub(crate) failed: Arc<FailedDirs>,
     pub(crate) ingests: Ingests,
     pub(crate) legacies: Legacies,
-    /// Latest settings of topics whose settings changed since their order.
+    /// Latest settings of topics that changed after an order for the topic was sent.
     changed_configs: Mutex<IdMap<TopicId, Arc<TopicConfig>>>,
     pub(crate) moves: Moves,
     pub(crate) proposals: Arc<Proposals>,
@@ -75,7 +75,7 @@ impl Replicas {
         Ok((replicas, list))
     }
 
-    /// Return the current map, for the duration of one request: `snapshot().topic(id)?.partition(index)?`.
+    /// Return the current map for the duration of one request: `snapshot().topic(id)?.partition(index)?`.
     #[inline]
     pub fn snapshot(&self) -> Guard<Arc<TopicMap<Partition>>> {
         self.map.load()
@@ -96,7 +96,7 @@ impl Replicas {
         &self.throttles
     }
 
-    /// Check every partition led here for followers that have been behind for longer than `lag_max`
+    /// Check all partitions that this broker leads for followers that have been behind for longer than `lag_max`
     /// (`replica.lag.time.max.ms`).
     pub fn judge_followers(&self, now: Instant, lag_max: Duration) {
         for partition in self.snapshot().partitions() {
@@ -104,8 +104,8 @@ impl Replicas {
         }
     }
 
-    /// Register `told`, called on any thread with the partitions that went offline because their log directory failed;
-    /// it must not block. Call once.
+    /// Register `told`, which is called on any thread with the partitions that went offline because their log directory
+    /// failed. It must not block. Call this once.
     pub fn on_offline(&self, told: OnOffline) {
         self.offline.set(told);
     }
@@ -124,7 +124,7 @@ impl Replicas {
             .cloned()
     }
 
-    /// Return the broker settings for logs that are opened or configured next.
+    /// Return the broker settings for logs that are opened or configured from now on.
     pub fn log_settings(&self) -> BrokerLogSettings {
         **self.log_settings.load()
     }
@@ -139,8 +139,8 @@ impl Replicas {
         self.dirs.set_cordoned(listed);
     }
 
-    /// Apply changed topic settings. Never waits for running orders: they check `changed_configs` once their partitions
-    /// are in the map.
+    /// Apply changed topic settings without waiting for running orders. Each order checks `changed_configs` once its
+    /// partitions are in the map.
     pub fn set_topic_config(&self, id: TopicId, config: &Arc<TopicConfig>) {
         self.changed_configs.lock().insert(id, Arc::clone(config));
         if let Some(topic) = self.snapshot().topic(id) {
@@ -218,7 +218,7 @@ impl Replicas {
         self.dirs.producers()
     }
 
-    /// Take a failed log directory offline: its partitions answer with the error and their waiters wake. Other
+    /// Take a failed log directory offline: requests to its partitions fail, and their waiters wake up. Other
     /// directories continue.
     pub(crate) fn take_offline(&self, dir: usize, reason: &str) {
         self.report(&format!(
@@ -240,7 +240,7 @@ impl Replicas {
         }
     }
 
-    /// Set the stopping flag.
+    /// Record that the broker is stopping.
     pub(crate) fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
     }

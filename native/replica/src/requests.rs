@@ -9,7 +9,7 @@ pub enum Isolation {
     ReadUncommitted,
     /// Up to the last stable offset; includes the list of aborted transactions.
     ReadCommitted,
-    /// Up to the log end: followers and the control plane's own reads.
+    /// Up to the log end, for followers and for the control plane's own reads.
     LogEnd,
 }
 
@@ -22,20 +22,20 @@ pub struct FetchRead {
     pub max_bytes: usize,
     /// Isolation level.
     pub isolation: Isolation,
-    /// Leader epoch known to the client; -1: none.
+    /// Leader epoch that the client knows, or -1.
     pub current_leader_epoch: i32,
-    /// Epoch of the client's last record (v12); -1: none.
+    /// Epoch of the client's last record (v12), or -1.
     pub last_fetched_epoch: i32,
-    /// Return one whole batch even if it exceeds `max_bytes`.
+    /// Whether to return one complete batch even if it exceeds `max_bytes`.
     pub at_least_one: bool,
-    /// Read also from a follower (KIP-392), up to the high watermark that it knows.
+    /// Whether a follower may also serve the read (KIP-392), up to the high watermark that it knows.
     pub any_replica: bool,
 }
 
 /// Result of a read.
 #[derive(Debug)]
 pub struct PartitionRead {
-    /// The records; length 0 at the end of the readable range.
+    /// The records. Empty at the end of the readable range.
     pub records: LogSlice,
     /// End of the readable range at this isolation level.
     pub bound: i64,
@@ -47,18 +47,19 @@ pub struct PartitionRead {
     pub log_start_offset: i64,
     /// Aborted transactions in the range (`ReadCommitted` only): (producer id, first offset).
     pub aborted: Option<Vec<(i64, i64)>>,
-    /// The client's log diverges: largest common (epoch, end offset); no records then (KIP-595).
+    /// Set if the client's log diverges: the largest common (epoch, end offset). The read then has no records
+    /// (KIP-595).
     pub diverging: Option<EpochEnd>,
-    /// For a replica that has the ingest staged: it attaches the ingest itself and gets no records.
+    /// Set for a replica that has staged the ingest: the replica attaches its own files and gets no records.
     pub attach: Option<AttachNotice>,
 }
 
 /// End offset of a leader epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpochEnd {
-    /// The largest epoch not above the requested one; -1: not known.
+    /// The largest epoch not above the requested one, or -1 if none is known.
     pub leader_epoch: i32,
-    /// Offset after its last record; -1: not known.
+    /// Offset after the epoch's last record, or -1 if unknown.
     pub end_offset: i64,
 }
 
@@ -75,19 +76,19 @@ pub enum OffsetSpec {
     Timestamp(i64),
 }
 
-/// A result of ListOffsets; all fields are -1 if nothing matches.
+/// A result of ListOffsets. All fields are -1 if no record matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedOffset {
-    /// The offset.
+    /// Offset of the matching record or end.
     pub offset: i64,
-    /// Timestamp of its record; -1 for `Latest` and `Earliest`.
+    /// Timestamp of the record; -1 for `Latest` and `Earliest`.
     pub timestamp: i64,
-    /// Leader epoch of the offset, -1 unknown.
+    /// Leader epoch of the offset, or -1 if unknown.
     pub leader_epoch: i32,
 }
 
 impl ListedOffset {
-    /// Nothing matches.
+    /// The result if no record matches.
     pub const NONE: Self = Self {
         offset: -1,
         timestamp: -1,
@@ -98,14 +99,14 @@ impl ListedOffset {
 /// Result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendInfo {
-    /// Offset of the first record; for a duplicate, that of the original.
+    /// Offset of the first record. For a duplicate, the offset of the original.
     pub base_offset: i64,
-    /// Offset of the last record, to wait on for the commit.
+    /// Offset of the last record. The commit is reached when the high watermark is above it.
     pub last_offset: i64,
     /// LogAppendTime in milliseconds; -1 if the topic does not use it.
     pub log_append_time: i64,
     /// Log start offset.
     pub log_start_offset: i64,
-    /// `Progress::step_downs` at the append: the commit must be of the same leadership.
+    /// `Progress::step_downs` at the append. The commit must belong to the same leadership.
     pub(crate) step_downs: u64,
 }

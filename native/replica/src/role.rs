@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use crate::PartitionError;
 
-/// The current role; replaced as a whole.
+/// The current role. A change replaces the whole value.
 #[derive(Debug, Clone)]
 pub enum Role {
-    /// Appends and serves reads.
+    /// This broker leads: it appends and serves reads.
     Leader(Leader),
-    /// Hosted, but another broker leads it (or none).
+    /// This broker hosts the partition, but another broker leads it, or none.
     Follower {
-        /// Epoch of the leader that it follows.
+        /// Epoch of the leader.
         leader_epoch: i32,
-        /// Broker id of the leader; negative: none.
+        /// Broker id of the leader; negative if there is none.
         leader: i32,
     },
     /// The log directory failed, or the log could not be opened.
@@ -23,9 +23,9 @@ pub enum Role {
         /// The reason, for logs.
         reason: Arc<str>,
     },
-    /// No longer hosted.
+    /// The broker no longer hosts the partition.
     Stopped {
-        /// The topic was deleted.
+        /// Whether the topic was deleted.
         deleted: bool,
     },
 }
@@ -70,7 +70,7 @@ impl Role {
         }
     }
 
-    /// Return the known leader epoch; -1 once stopped.
+    /// Return the known leader epoch, or -1 after the partition was stopped.
     #[must_use]
     pub fn leader_epoch(&self) -> i32 {
         match self {
@@ -83,7 +83,8 @@ impl Role {
     }
 }
 
-/// Check the leader epoch of a request (KIP-320) against the current one; negative: the request names none.
+/// Check the leader epoch of a request (KIP-320) against the current one. A negative value means that the request names
+/// none.
 ///
 /// # Errors
 /// `FencedLeaderEpoch` if it is older, `UnknownLeaderEpoch` if it is newer.

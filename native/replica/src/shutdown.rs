@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::{Replicas, Role};
 
 impl Replicas {
-    /// Shut down cleanly after the last produce was answered: stop appends, then flush and close each directory:
-    /// snapshots, checkpoints, clean-shutdown marker. A directory that is not closed after `timeout` gets no marker;
-    /// the next start recovers it.
+    /// Shut down cleanly after the last Produce request was answered: stop appends, then flush and close each
+    /// directory, with snapshots, checkpoints and the clean-shutdown marker. A directory that is not closed after
+    /// `timeout` gets no marker; the next start recovers it.
     ///
     /// # Errors
     /// One sentence for each directory that was not closed cleanly.
@@ -39,7 +39,8 @@ impl Replicas {
             // timeout.
             let close = move || {
                 let result = log_dir.close(&logs);
-                // Drop them before sending: the caller may then release the directory's lock.
+                // Drop these references before sending the result, because the caller may then release the directory's
+                // lock.
                 drop((log_dir, logs));
                 drop(done.send((at, result)));
             };

@@ -21,7 +21,7 @@ mod following;
 mod partition;
 mod restore;
 
-/// A generous limit: what has not happened by then never will.
+/// A generous time limit: an event that has not happened by then never will.
 pub(super) const WAIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Host {
@@ -29,7 +29,7 @@ pub(super) struct Host {
     pub(super) reports: Arc<Mutex<Vec<String>>>,
 }
 
-/// The clock is stopped at 1,000 s.
+/// A clock that always shows 1,000 s.
 #[derive(Debug)]
 struct StoppedClock;
 
@@ -129,7 +129,7 @@ pub(super) fn append(partition: &Partition, values: &[&str]) -> Result<AppendInf
     partition.append(ValidBatches::checked_owned(batch(values))?, -1, 1_000)
 }
 
-/// Append one record of an idempotent producer, always the same one.
+/// Append the same record of an idempotent producer on every call.
 pub(super) fn append_from(
     partition: &Partition,
     sequence: i32,
@@ -152,7 +152,7 @@ pub(super) fn fetch(offset: i64) -> FetchRead {
     }
 }
 
-/// Drive a future on this thread; panic if it is not ready in time.
+/// Run a future on this thread. Panic if it is not ready in time.
 pub(super) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {

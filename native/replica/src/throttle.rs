@@ -1,5 +1,5 @@
-//! Replication throttles (KIP-73) for replicas out of sync: a rate for sends as leader, one for fetches as follower,
-//! and one for moves between log directories. Pure; time comes in.
+//! Replication throttles (KIP-73) for replicas that are out of sync: a rate for sends as leader, one for fetches as
+//! follower, and one for moves between log directories. Without I/O: the caller passes the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Burst after an idle time, in seconds' worth of the rate. Without it, waits, which last as long as a leader holds a
-/// request back, would reduce the rate.
+/// Maximum burst after an idle time, as the time in which the rate pays for it. Without a burst, the time for which a
+/// leader holds a request back would reduce the rate.
 const BURST: Duration = Duration::from_secs(1);
 /// Upper limit of the time that one response costs at the rate.
 const PAID_MAX: Duration = Duration::from_secs(3600);
@@ -20,7 +20,7 @@ const UNLIMITED: u64 = i64::MAX as u64;
 pub struct Throttle {
     /// Bytes per second.
     rate: AtomicU64,
-    /// Time until which the copied bytes are paid for.
+    /// Time at which the rate has paid for all copied bytes.
     paid_at: Mutex<Option<Instant>>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Set the rate in bytes per second; a change forgets earlier copies.
+    /// Set the rate in bytes per second. A change forgets the bytes copied before.
     pub fn set_rate(&self, bytes_a_second: u64) {
         if self.rate.swap(bytes_a_second, Relaxed) != bytes_a_second {
             *self.paid_at.lock() = None;
@@ -97,7 +97,7 @@ mod tests {
         let (mut now, mut copied) = (start, 0);
         while now < start + 100 * SECOND {
             match throttle.until(now) {
-                // A leader holds a request back this long, whatever is free before.
+                // A leader holds a request back for this long, even if the rate would allow it earlier.
                 Some(_) => now += SECOND / 2,
                 None => {
                     throttle.record(100, now);

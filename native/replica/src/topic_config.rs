@@ -1,4 +1,4 @@
-//! Resolved topic settings, parsed from Kafka's names and texts.
+//! Resolved topic settings, parsed from Kafka's setting names and values.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub use throttled::ThrottledReplicas;
 /// All topic settings that the data path uses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopicConfig {
-    /// Settings of its logs.
+    /// Settings of the topic's logs.
     pub log: Arc<LogConfig>,
     /// `min.insync.replicas`.
     pub min_insync_replicas: i32,
@@ -30,7 +30,7 @@ pub struct TopicConfig {
     pub throttled_as_leader: ThrottledReplicas,
     /// `follower.replication.throttled.replicas`.
     pub throttled_as_follower: ThrottledReplicas,
-    /// Number in the order of settings: a delayed order must not restore older settings.
+    /// Sequence number of these settings, so that a delayed order cannot restore older ones.
     pub sequence: u64,
 }
 
@@ -76,24 +76,25 @@ impl Default for TopicConfig {
     }
 }
 
-/// A text that is invalid for a setting.
+/// A value that is invalid for a setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}={value}: {reason}")]
 pub struct BadSetting {
     /// Name of the setting.
     pub name: String,
-    /// The invalid text.
+    /// The invalid value.
     pub value: String,
     /// Why it is invalid.
     pub reason: &'static str,
 }
 
 impl TopicConfig {
-    /// Parse all resolved settings of a topic. A missing setting has Kafka's default; names without meaning for the
-    /// data path are ignored, because the control plane has checked them.
+    /// Parse all resolved settings of a topic. A missing setting gets Kafka's default. Settings that the data path does
+    /// not use are ignored, because the control plane has checked them.
     ///
     /// # Errors
-    /// The first text that does not parse.
+    ///
+    /// The first value that does not parse.
     pub fn parse<'a>(
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
         broker: &BrokerLogSettings,

@@ -1,7 +1,7 @@
 //! Topic id → partitions, name → topic id. Immutable: a request loads the map once and uses it to its end.
 //!
-//! Two levels, because requests name a topic once and then its partitions: measured 4–6 times faster than a map
-//! keyed by (name, partition), and a copy of the map costs one entry a topic.
+//! The map has two levels, because requests name a topic once and then its partitions. It measured 4–6 times faster
+//! than a map keyed by (name, partition), and a copy of the map costs only one entry for each topic.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl<P> HostedTopic<P> {
             .iter()
             .enumerate()
             .filter_map(|(index, partition)| {
-                // Indexes come in as i32, see `TopicMap::with`.
+                // The cast is lossless: indexes come from i32 values, see `TopicMap::with`.
                 Some((index as i32, partition.as_ref()?))
             })
     }
@@ -64,26 +64,26 @@ impl<P> TopicMap<P> {
         self.by_name.get(name).copied()
     }
 
-    /// Return one partition; a request with several partitions of a topic looks the topic up once.
+    /// Return one partition. A request with several partitions of a topic should look up the topic once instead.
     #[inline]
     #[must_use]
     pub fn partition(&self, id: TopicId, index: i32) -> Option<&Arc<P>> {
         self.topic(id)?.partition(index)
     }
 
-    /// Return all topics, in no order.
+    /// Return all topics, in undefined order.
     pub fn topics(&self) -> impl ExactSizeIterator<Item = &Arc<HostedTopic<P>>> {
         self.by_id.values()
     }
 
-    /// Return all partitions, in no order.
+    /// Return all partitions, in undefined order.
     pub fn partitions(&self) -> impl Iterator<Item = &Arc<P>> {
         self.topics()
             .flat_map(|topic| topic.partitions().map(|(_, partition)| partition))
     }
 
-    /// Return a copy with these changes: removals first, then insertions, so that a name can pass to a new topic. A
-    /// name belongs to the topic inserted last.
+    /// Return a copy with these changes. Removals come before insertions, so that a name can pass to a new topic. A
+    /// name belongs to the topic that was inserted last.
     #[must_use]
     pub fn with(&self, removed: &[(TopicId, i32)], inserted: Vec<TopicMapEntry<P>>) -> Self {
         let mut map = self.clone();
@@ -140,7 +140,7 @@ impl<P> TopicMap<P> {
         map
     }
 
-    /// Return the topic's working copy for one `with`.
+    /// Return the copy of the topic that this call of `with` modifies.
     fn open<'a>(
         &self,
         changed: &'a mut HashMap<TopicId, HostedTopic<P>, BuildIdHasher>,

@@ -1,7 +1,7 @@
 //! Measures the cost of counting one request that does not wait, in nanoseconds. It reads the clock once, when the
-//! reply is written. It adds the request's size, time and work to distributions. It also adds to twelve counters:
-//! version, error code, time of the request, requests in no other stage, bytes in and out, and requests, records and
-//! bytes of all topics and of its own topic.
+//! reply is written. It adds the request's size, duration and work time to distributions, and adds to twelve counters:
+//! version, error code, time of the request, requests without another stage, bytes in and out, and requests, records
+//! and bytes of all topics and of the request's topic.
 //!
 //! `cargo run --release -p pybroker-storage --example count_cost`
 
@@ -28,7 +28,7 @@ fn main() {
             each.record(black_box(micros + request % 100 + step as u64));
         }
         for each in &counters {
-            // Like a counter with a single writer.
+            // No locked instruction, because only one thread writes this counter.
             each.store(each.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }

@@ -24,23 +24,23 @@ use std::time::{Duration, Instant};
 type Failure = Box<dyn Error>;
 
 const BLOCK: usize = 4096;
-/// Size of each of the two halves; when one is full, its logs are synced.
+/// Size of each of the two halves. When one is full, the files of the logs in it are synced.
 const HALF_BYTES: u64 = 64 << 20;
-/// Bytes that one scheme appends for one row of the results.
+/// Bytes that one scheme appends for one row of the result table.
 const ROW_BYTES: usize = 1 << 30;
 const ROUNDS_MAX: usize = 2_000;
 const GROUP_BYTES_MAX: usize = 64 << 20;
 const THREADS: usize = 4;
-/// As in the flusher: from this number of logs on, one `syncfs` syncs them all.
+/// Number of logs from which one `syncfs` syncs them all, as in the flusher.
 const SYNCFS_LOGS: usize = 64;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Scheme {
-    /// Each log's file is synced: on four threads, or by one `syncfs`.
+    /// Each log's file is synced, either on four threads or by one `syncfs`.
     Files,
-    /// Journal through the page cache, then `fdatasync`.
+    /// Entries go to the journal through the page cache, then `fdatasync`.
     Cached,
-    /// Journal past the page cache, each write durable by itself.
+    /// Entries bypass the page cache; each write to the journal is durable when it returns.
     Direct,
 }
 

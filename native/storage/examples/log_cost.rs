@@ -116,7 +116,7 @@ fn append_cost(parent: &str, records: usize, size: usize) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// Return the CPU time of this thread: wall time would include other processes.
+/// Return the CPU time of this thread. Wall time would include other processes.
 fn cpu() -> Result<Duration, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanoseconds = text.split_whitespace().next().ok_or("empty schedstat")?;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const NOW_MS: i64 = 1_700_000_000_000;
-/// Nearly the size of both files of a journal. Here a single file has this size, so that no space is freed during the
-/// run.
+/// Nearly the size of both journal files together. This example uses a single file of this size, so that no space is
+/// freed during the run.
 const JOURNAL_BYTES: u64 = 120 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 const VERSION: &str = "0";
-/// Enough for 10,000,000 partitions with long names; a larger file is not a checkpoint.
+/// Maximum size of a checkpoint file: enough for 10,000,000 partitions with long names. A larger file is not a
+/// checkpoint.
 const CHECKPOINT_BYTES_MAX: u64 = 2 << 30;
 
 /// Offsets by topic and partition.

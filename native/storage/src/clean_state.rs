@@ -1,9 +1,9 @@
-//! State of a log's files at the clean stop, and the check whether it still holds.
+//! State of a log's files at the last clean stop, and the check whether the files are unchanged.
 
 use std::os::unix::fs::MetadataExt;
 
-/// Stamp of those files of a segment that opening the log trusts without reading them. Offset and time indexes are
-/// excluded, because a wrong index is noticed when it is used.
+/// Sizes and modification time of the segment files that opening the log trusts without reading them. Offset and time
+/// indexes are excluded, because readers notice a wrong index when they use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentStamp {
     pub(crate) base_offset: i64,
@@ -18,15 +18,15 @@ pub(crate) struct SegmentStamp {
 /// Entry of one log in the clean-shutdown marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CleanState {
-    /// Segments with bytes, ascending.
+    /// Segments that contain records, ascending.
     pub(crate) segments: Vec<SegmentStamp>,
     pub(crate) log_end: i64,
     pub(crate) producers: usize,
 }
 
 impl CleanState {
-    /// Return the base offset of the first changed segment. `found`: the segments on disk, ascending. If the last one
-    /// is empty, its base offset is the log end.
+    /// Return the base offset of the first changed segment. `found` has the segments on disk, ascending. If the last
+    /// one is empty, its base offset is the log end.
     pub(crate) fn first_change(&self, found: &[SegmentStamp]) -> Option<i64> {
         let with_bytes = found.iter().filter(|segment| segment.size > 0);
         let mut there = with_bytes.copied();
@@ -60,7 +60,8 @@ impl CleanState {
         Some((self.segments[at], self.end_of(at)))
     }
 
-    /// Return the offsets (first, last) of segments that had bytes and are missing in `found`.
+    /// Return the offset ranges (first, last) of segments that contained records at the stop and are missing in
+    /// `found`.
     pub(crate) fn missing(&self, found: &[SegmentStamp]) -> Vec<(i64, i64)> {
         let gone = self.segments.iter().enumerate().filter(|(_, known)| {
             found

@@ -5,7 +5,7 @@ use pybroker_model::TimestampType;
 /// `log.flush.mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushMode {
-    /// Acknowledge and show only records that are on disk.
+    /// Acknowledge records, and let consumers read them, only when they are on disk.
     Commit,
     /// Leave writeback to the operating system, as Kafka does.
     Os,
@@ -48,8 +48,8 @@ pub struct LogConfig {
     pub flush_mode: FlushMode,
     pub flush_messages: i64,
     pub flush_ms: i64,
-    /// Bytes of a segment beyond which writes bypass the page cache. Not a topic config: staged logs take it from
-    /// `ingest.cached.bytes.max`.
+    /// Number of bytes of a segment after which writes bypass the page cache. Not a topic config: staged logs take it
+    /// from `ingest.cached.bytes.max`.
     pub cached_bytes_max: u64,
 }
 

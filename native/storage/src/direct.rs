@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Alignment of positions, lengths and memory: no common file system has blocks larger than a page.
 const BLOCK_BYTES: usize = 4096;
-/// Smaller writes use the page cache, because they are not worth waiting for the disk.
+/// Smaller writes use the page cache: for them, waiting for the disk costs more than the cache.
 const WORTH_BYTES: usize = 128 << 10;
-/// Aligned buffer of each writing thread, because the input is not aligned to blocks.
+/// Size of each writing thread's aligned buffer. The buffer is needed because the input is not aligned to blocks.
 const BUFFER_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -27,15 +27,16 @@ thread_local! {
 /// Cache-bypassing writes to the files of one log directory.
 #[derive(Debug, Default)]
 pub(crate) struct DirectWrites {
-    /// The file system does not support direct writes: all writes use the cache.
+    /// Whether the file system refuses direct writes, so that all writes use the cache.
     refused: AtomicBool,
-    /// A direct write has succeeded, so a later refusal has another cause (a file size limit cuts a block).
+    /// Whether a direct write has succeeded. A later refusal then has another cause, such as a file size limit that
+    /// cuts a block.
     known: AtomicBool,
 }
 
 impl DirectWrites {
     /// Write a batch at `position` of `file`, the file at `path`. The pages of the batch header go through the cache
-    /// and mostly stay there: attaching the batch patches offsets in them.
+    /// and mostly stay there, because attaching the batch later patches offsets in them.
     ///
     /// # Errors
     /// Any error of the operating system; some of the bytes may be written.
@@ -61,9 +62,8 @@ impl DirectWrites {
         file.write_all_at(&bytes[head + written..], start + written as u64)
     }
 
-    /// Write whole blocks through an aligned buffer. Return the number of written bytes; the caller writes the rest
-    /// through the cache: the remainder after a write that ended inside a block, or everything if the file system
-    /// refuses.
+    /// Write whole blocks through an aligned buffer. Return the number of written bytes. The caller writes the rest
+    /// through the cache: a remainder if a write ended inside a block, or everything if the file system refuses.
     fn write_blocks(&self, direct: &File, blocks: &[u8], position: u64) -> io::Result<usize> {
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.is_empty() {
@@ -100,8 +100,8 @@ impl DirectWrites {
         })
     }
 
-    /// Open the file for direct writes. Return `None` on any failure, for instance without free descriptors; the caller
-    /// then uses the open file.
+    /// Open the file for direct writes. Return `None` on any failure, for example if no descriptors are free; the
+    /// caller then uses the file that is already open.
     #[cfg(target_os = "linux")]
     fn open(&self, path: PathBuf) -> Option<File> {
         use std::os::unix::fs::OpenOptionsExt;
@@ -132,7 +132,7 @@ impl DirectWrites {
 mod tests {
     use super::*;
 
-    /// Bytes that differ between blocks and between neighbours.
+    /// Return bytes that differ between blocks and between neighboring positions.
     fn bytes(len: usize) -> Vec<u8> {
         (0..len)
             .map(|at| (at / 7 % 251) as u8 ^ (at / BLOCK_BYTES) as u8)
@@ -168,7 +168,7 @@ mod tests {
                     .write_batch_at(&file, || path.clone(), &batch, expected.len() as u64)
                     .expect("writes");
                 expected.extend_from_slice(&batch);
-                // At a block border, and one byte before it, where the header spans two pages.
+                // Write at a block border, and one byte before it, where the header spans two pages.
                 for fill in [0, BLOCK_BYTES - 1] {
                     let gap = (BLOCK_BYTES + fill - expected.len() % BLOCK_BYTES) % BLOCK_BYTES;
                     file.write_all_at(&bytes(gap), expected.len() as u64)

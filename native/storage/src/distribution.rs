@@ -1,10 +1,10 @@
-//! Histogram of values with four steps for each power of two: a value read from it is off by at most an eighth.
+//! A histogram with four steps for each power of two. A quantile is off by at most an eighth.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of steps for each power of two, as its binary logarithm.
+/// Binary logarithm of the number of steps for each power of two.
 const STEP_BITS: u32 = 2;
-/// Values from 2^36 share the last step: 19 hours in microseconds.
+/// Values from 2^36 on share the last step. In microseconds this is 19 hours.
 const POWERS: usize = 36;
 /// Number of steps.
 const STEPS: usize = (POWERS - STEP_BITS as usize + 1) << STEP_BITS;
@@ -25,7 +25,7 @@ impl Default for Distribution {
     }
 }
 
-/// Add to a counter with a single writer: needs no locked instruction.
+/// Add to a counter that only one thread writes; this needs no locked instruction.
 #[inline]
 fn add(counter: &AtomicU64, count: u64) {
     let sum = counter.load(Ordering::Relaxed).wrapping_add(count);

@@ -23,7 +23,7 @@ pub enum StorageError {
         /// The file being written.
         path: PathBuf,
     },
-    /// A file contradicts its format or its neighbours.
+    /// A file contradicts its format or neighboring files.
     #[error("{} is corrupt: {reason}", .path.display())]
     Corrupt {
         /// The file.
@@ -86,9 +86,9 @@ impl StorageError {
         }
     }
 
-    /// Return whether the error means that the disk fails. Two errors do not: too many open files, in the process or on
-    /// the machine, is temporary; and a file shorter than expected (no error of the operating system) was replaced by
-    /// compaction, or only that file is damaged.
+    /// Return whether the error means that the disk fails. Two errors do not. Too many open files, in the process or on
+    /// the machine, is temporary. A file that is shorter than expected (not an error of the operating system) was
+    /// replaced by compaction, or only this file is damaged.
     pub(crate) fn is_of_the_disk(&self) -> bool {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
@@ -140,7 +140,7 @@ pub enum AppendError {
         producer_id: i64,
         /// First sequence of the batch.
         got: i32,
-        /// Last sequence in the log, -1 for none.
+        /// Last sequence in the log, or -1 if there is none.
         last: i32,
     },
     /// The producer's epoch is older than that in the log (`INVALID_PRODUCER_EPOCH`).

@@ -4,7 +4,8 @@
 use pybroker_model::{TopicId, TopicIdPartition, Uuid};
 use std::path::{Path, PathBuf};
 
-/// Characters of an id in the parent directory's name: partitions are spread over several directories.
+/// Number of id characters in the parent directory's name. Partition directories are spread over several parent
+/// directories.
 const PREFIX_BYTES: usize = 2;
 
 pub(crate) const LOG: &str = ".log";

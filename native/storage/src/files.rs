@@ -41,7 +41,8 @@ pub(crate) fn sync_temporaries(paths: &[&Path]) -> Result<(), StorageError> {
     })
 }
 
-/// Run the syncs in parallel: a disk completes several in the time of one. All of them run even after an error.
+/// Run the syncs in parallel, because a disk completes several in the time of one. After an error the remaining syncs
+/// still run.
 fn side_by_side(
     paths: &[&Path],
     sync: impl Fn(&Path) -> Result<(), StorageError> + Sync,
@@ -73,8 +74,8 @@ fn side_by_side(
 #[cfg(target_os = "linux")]
 pub(crate) fn sync_filesystem(dir: &File) -> io::Result<()> {
     rustix::fs::syncfs(dir)?;
-    // Without a journal, ext4 writes the sizes of files (inodes) after syncfs has flushed the disk's cache: this
-    // flushes it once more and has nothing else to write.
+    // Without a journal, ext4 writes the sizes of files (inodes) only after syncfs has flushed the disk's cache. This
+    // sync flushes the cache once more and has nothing else to write.
     dir.sync_data()
 }
 

@@ -1,4 +1,4 @@
-//! Group commit, one flusher for each log directory: waiters on the same log share its sync, and no sync runs under a
+//! Group commit. Each log directory has one flusher. Waiters on the same log share its sync, and no sync runs under a
 //! log's writer lock. A log is queued once for any number of requests; appends during its sync queue it again. While
 //! few logs wait, each thread syncs one; from [`SYNCFS_LOGS`] on, one `syncfs` covers all waiting logs. `cargo run
 //! --release -p pybroker-storage --example flush_cost` measured, on ext4 with two cores (busy with other work, so only
@@ -52,7 +52,7 @@ pub(crate) use journaling::{DirectoryJournal, NoteJournal};
 
 /// Number of waiting logs from which one `syncfs` is cheaper than a sync of each.
 pub const SYNCFS_LOGS: usize = 64;
-/// Most logs covered by one `syncfs`; the rest waits for the next.
+/// Maximum number of logs that one `syncfs` covers. The remaining logs wait for the next one.
 const GROUP_LOGS_MAX: usize = 16_384;
 
 /// Flusher states of a log.
@@ -60,7 +60,7 @@ mod state {
     pub(super) const IDLE: u8 = 0;
     pub(super) const QUEUED: u8 = 1;
     pub(super) const RUNNING: u8 = 2;
-    /// A sync is under way, and another one was requested since it began.
+    /// A sync is running, and another one was requested after it began.
     pub(super) const RUNNING_AGAIN: u8 = 3;
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Options {
 /// Flushes the logs of one directory on its own threads. Dropping it finishes queued flushes.
 pub struct Flusher {
     shared: Arc<FlusherState>,
-    /// Journal threads; they end first, because they may queue work for the others.
+    /// Journal threads. They end first, because they may queue work for the other threads.
     journal_threads: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
     /// Descriptor for [`Flusher::flush_all`]; each thread has its own.
@@ -93,7 +93,7 @@ struct FlusherState {
     health: Arc<Health>,
     clock: Option<Arc<dyn Clock>>,
     syncfs_logs: usize,
-    /// Number of running syncs, and number of begins and ends so far.
+    /// Number of running syncs, and number of sync starts and ends so far.
     running: AtomicUsize,
     turns: AtomicU64,
     /// Duration of each sync in microseconds.
@@ -103,7 +103,7 @@ struct FlusherState {
 #[derive(Default)]
 struct Queue {
     logs: VecDeque<Arc<Log>>,
-    /// Time since when the first log waits; only set for the journal's queue.
+    /// When the first log of the queue began to wait. Only the journal's queue sets it.
     since: Option<Instant>,
     stopping: bool,
 }
@@ -139,8 +139,8 @@ impl Flusher {
         let start = |name: String, run: fn(&FlusherState, &File)| {
             let shared = Arc::clone(&shared);
             // Open the descriptor before the first write, so that syncfs reports all later errors. Each thread needs
-            // its own: a descriptor reports an error only once, so a parallel sync on the same one would consider its
-            // logs flushed.
+            // its own descriptor, because a descriptor reports an error only once. With a shared one, a parallel sync
+            // would miss the error and consider its logs flushed.
             let descriptor = File::open(root).map_err(StorageError::io("open", root))?;
             std::thread::Builder::new()
                 .name(name)
@@ -209,8 +209,8 @@ impl Flusher {
         self.shared.health.check()
     }
 
-    /// Return a number that changes whenever a sync begins or ends; `None` if no sync runs. An unchanged number over a
-    /// long time means a stalled disk.
+    /// Return a number that changes whenever a sync begins or ends, or `None` if no sync is running. If the number
+    /// stays the same for a long time, the disk has stalled.
     #[must_use]
     pub fn running(&self) -> Option<u64> {
         (self.shared.running.load(Ordering::Relaxed) > 0)
@@ -235,7 +235,7 @@ impl Drop for Flusher {
         self.shared.queue.lock().stopping = true;
         self.shared.wake.notify_all();
         for thread in self.threads.drain(..) {
-            // The panic was reported when it happened.
+            // Ignore a panic of the thread: it was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -272,7 +272,7 @@ impl FlusherState {
         self.wake.notify_one();
     }
 
-    /// Write one group after another, each with all waiting logs.
+    /// Write group after group. Each contains all logs that wait at that time.
     fn run_journal(&self) {
         loop {
             let (logs, since): (Vec<_>, _) = {
@@ -296,7 +296,7 @@ impl FlusherState {
                 log.flush_state.store(state::QUEUED, Ordering::Release);
             }
             for log in logs {
-                // No other thread queues a log during its sync.
+                // While a log's sync runs, other threads do not queue the log.
                 if log.flush_state.load(Ordering::Acquire) == state::QUEUED {
                     self.push_large(log);
                 } else {
@@ -329,7 +329,7 @@ impl FlusherState {
         result
     }
 
-    /// Queue the log again if it was requested during the sync.
+    /// Queue the log again if another flush was requested during the sync.
     fn is_done(&self, log: Arc<Log>) {
         let again = log
             .flush_state
@@ -382,7 +382,7 @@ impl FlusherState {
     }
 }
 
-/// Flush everything appended to `logs` into their files, without their flush locks; return true on success.
+/// Flush everything appended to `logs` into their files, without taking their flush locks. Return true on success.
 #[cfg(target_os = "linux")]
 fn sync_group(root: &File, health: &Health, logs: &[Arc<Log>]) -> bool {
     if health.check().is_err() {
@@ -400,7 +400,7 @@ fn sync_group(root: &File, health: &Health, logs: &[Arc<Log>]) -> bool {
     drop(woken);
     for (log, sample) in logs.iter().zip(&samples) {
         if log.was_truncated(sample) {
-            // Its new content waits for a flush as usual. A failure takes the directory offline.
+            // The truncated log's new content needs its own flush. If that fails, the directory goes offline.
             let _ = log.flush();
         }
     }

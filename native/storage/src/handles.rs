@@ -1,8 +1,8 @@
 //! Bounded number of open segment files: 10,000 logs must not need 10,000 descriptors.
 //!
-//! A [`FileSlot`] is one file that may be open or not. The cache closes slots in clock order; a slot used since the
-//! hand last passed gets another round. Closing only drops the cache's reference: a read in progress keeps its
-//! descriptor through its own [`SegmentFile`].
+//! A [`FileSlot`] is one file that may be open or not. The cache closes slots with the CLOCK algorithm: a slot that was
+//! used since the last round stays open for another round. Closing only drops the cache's reference: a read in progress
+//! keeps its descriptor through its own [`SegmentFile`].
 
 use crate::direct::DirectWrites;
 use arc_swap::ArcSwapOption;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Open segment files of a log directory if the process limit is high.
+/// Maximum number of open segment files of a log directory, even if the process limit is high.
 pub(crate) const OPEN_FILES_MAX: usize = 4096;
 
 /// Return how many segment files each of `dirs` log directories may keep open: together half of the process limit. The
@@ -30,7 +30,7 @@ pub fn open_files_max(dirs: usize) -> usize {
     (all / dirs.max(1)).min(OPEN_FILES_MAX)
 }
 
-/// An open segment file; readers hold it as long as they send from it.
+/// An open segment file. Readers hold it while they send from it.
 #[derive(Debug)]
 pub struct SegmentFile {
     file: File,
@@ -72,8 +72,8 @@ impl AsFd for SegmentFile {
 pub(crate) struct FileSlot {
     open: ArcSwapOption<SegmentFile>,
     used: AtomicBool,
-    /// Has unsynced writes and must stay open: the kernel reports a writeback error only through descriptors that were
-    /// open when it happened.
+    /// Whether the file has unsynced writes and must stay open: the kernel reports a writeback error only through
+    /// descriptors that were open when it happened.
     pub(crate) dirty: AtomicBool,
 }
 
@@ -116,7 +116,7 @@ impl HandleCache {
             return Ok(file);
         }
         let mut clock = self.clock.lock();
-        // Another thread may have opened it meanwhile.
+        // Another thread may have opened the file meanwhile.
         if let Some(file) = slot.open.load_full() {
             return Ok(file);
         }
@@ -130,8 +130,8 @@ impl HandleCache {
     }
 
     fn make_room(&self, clock: &mut VecDeque<Weak<FileSlot>>) {
-        // Two rounds: the first takes the second chance of recently used slots. Dirty slots can exceed the capacity
-        // while the flushers are slow.
+        // Two rounds, because the first round only clears the marks of recently used slots. Dirty slots can exceed the
+        // capacity while the flushers are slow.
         let mut steps = clock.len() * 2;
         while clock.len() >= self.capacity && steps > 0 {
             steps -= 1;

@@ -4,10 +4,10 @@
 //! .index      { relative offset u32 | position u32 }     offset = the LAST one of the batch there
 //! .timeindex  { timestamp i64 | relative offset u32 }    largest timestamp up to that offset
 //! ```
-//! Numbers are big-endian, entries ascending. Entries of the active segment collect in memory and are written to the
-//! file at a roll, a checkpoint or a clean close: both files can be rebuilt from the log, so nothing waits for them. A
-//! lookup only finds a position to start reading at. It never trusts the file: the batch at that position must have the
-//! entry's offset.
+//! Numbers are big-endian, entries ascending. Entries of the active segment are collected in memory and written to the
+//! file at a roll, a checkpoint or a clean close. Both files can be rebuilt from the log, so no operation waits for
+//! them to be written. A lookup only finds a position to start reading at. A lookup never trusts the file: the batch at
+//! that position must have the entry's offset.
 
 use crate::handles::SegmentFile;
 use std::fs::File;
@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 
 pub(crate) const OFFSET_ENTRY_BYTES: u64 = 8;
 pub(crate) const TIME_ENTRY_BYTES: u64 = 12;
-/// Number of entries of an offset index that one read gets: one page.
+/// Number of entries that one read of an offset index returns: one page.
 const BLOCK_ENTRIES: u64 = 512;
 
 /// Position of a batch.
@@ -66,7 +66,7 @@ impl TimeEntry {
 
 /// Return the last entry of `file` (with `count` entries) whose offset is not above `relative_offset`. A lookup costs
 /// one read per doubling of the number of blocks, and one read of a block, instead of one read per doubling of the
-/// number of entries. Small fetches (64 KiB) used to spend most of their time there.
+/// number of entries. Before, small fetches (64 KiB) spent most of their time in these reads.
 pub(crate) fn find_offset(
     file: &SegmentFile,
     count: u64,
@@ -133,7 +133,7 @@ mod tests {
     use crate::handles::{FileSlot, HandleCache};
     use std::sync::Arc;
 
-    /// Every offset finds the last entry not above it, for any number of blocks.
+    /// The lookup of every offset returns the last entry not above it, for any number of blocks.
     #[test]
     fn an_entry_is_found_in_any_block() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Staged ingests in a log directory: stage records of attempts, sync them for a commit, remove them. File layout:
-//! [`crate::staged`]; linking into a log: [`Log::attach`].
+//! Staged ingests in a log directory: stage the records of attempts, sync them for a commit, and remove them.
+//! [`crate::staged`] describes the file layout, and [`Log::attach`] links the files into a log.
 
 use crate::error::StorageError;
 use crate::file_names::{INGEST, LOG};
@@ -33,7 +33,7 @@ pub struct StagedTotals {
 }
 
 impl StagedTotals {
-    /// Add one more batch.
+    /// Add one batch to the totals.
     pub fn add(&mut self, rows: i64, bytes: u64, batch_crc: u32) {
         self.rows += rows;
         self.bytes += bytes;
@@ -41,9 +41,9 @@ impl StagedTotals {
     }
 }
 
-/// Return the CRC-32C of the bytes behind `crc` followed by four more bytes.
+/// Return the CRC-32C of the bytes that `crc` covers followed by four more bytes.
 fn extend_crc(crc: u32, next: u32) -> u32 {
-    // Reflected CRC-32C, bit by bit: four bytes for each batch do not justify a table.
+    // Compute the reflected CRC-32C bit by bit: for four bytes of each batch, a table is not worthwhile.
     let mut state = !crc;
     for byte in next.to_be_bytes() {
         state ^= u32::from(byte);
@@ -170,7 +170,8 @@ impl LogDir {
     pub fn remove_ingest(&self, topic_hex: &str, ingest: &str) -> Result<(), StorageError> {
         let topic = self.ingests().join(topic_hex);
         remove_tree(&topic.join(ingest))?;
-        // The topic's directory goes with its last ingest; another ingest may still use it.
+        // Remove the topic's directory with its last ingest. The removal fails if another ingest still uses the
+        // directory.
         match std::fs::remove_dir(&topic) {
             Err(error)
                 if !matches!(
@@ -186,7 +187,7 @@ impl LogDir {
 }
 
 impl Log {
-    /// Close a staged log whose files are about to be removed: a waiting flush then has nothing to do.
+    /// Close a staged log whose files are about to be removed. A waiting flush then does nothing.
     pub fn discard(&self) {
         let _flushing = self.flush.lock();
         self.staged.store(true, Ordering::Release);
@@ -200,7 +201,7 @@ fn attempt_of(name: &str) -> Option<(i32, i64)> {
     Some((name[..at].parse().ok()?, name[at + 1..].parse().ok()?))
 }
 
-/// Return the settings of a staged log: sizes as in its topic, no rolling by time, no removal of segments.
+/// Return the settings of a staged log: the topic's sizes, but no rolling by time and no removal of segments.
 fn staged_config(topic: &LogConfig) -> LogConfig {
     LogConfig {
         segment_ms: i64::MAX,

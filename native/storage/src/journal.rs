@@ -1,18 +1,20 @@
-//! Journal of a log directory, a write-ahead log: one write and one sync make the waiting appends of all its logs
-//! durable, in blocks that exist already. It knows bytes and file positions, not records.
+//! Journal of a log directory, a write-ahead log: one write and one sync make the waiting appends of all logs in the
+//! directory durable, in blocks that are already allocated. The journal stores bytes and file positions; it does not
+//! parse records.
 //!
 //! # Files
 //! `journal.0` and `journal.1`, written in turn. While one fills, the caller syncs the records of the other one in
-//! their segments, which frees its space. Blocks are filled with zeros before the first use and then reused: a sync has
-//! no inode to write. Both files are created with the first write and removed by a clean stop. Meanwhile
-//! `meta.properties` names the journal and has a higher format number: a broker that does not know the journal cannot
-//! open the directory and miss its records.
+//! their segments, which frees its space. Blocks are filled with zeros before the first use and then reused, so that a
+//! sync has no inode to write. Both files are created with the first write and removed by a clean stop. While they
+//! exist, `meta.properties` names the journal and has a higher format number. A release without journal support thus
+//! refuses the directory instead of missing the journal's records.
 //!
 //! # Groups
-//! One write is a group: whole blocks, numbered without gaps, at most one under way. Each group has the number of the
-//! first group still needed (`floor`): earlier ones are synced elsewhere. All groups from the last floor to the last
-//! but one were on disk when the last one was written: a missing one is damage, and the directory cannot be used. Only
-//! the last group can be torn, and then no waiter was notified of it.
+//! Each write is a group: whole blocks with a number. Numbers have no gaps, and only one group is written at a time.
+//! Each group names the first group that is still needed (`floor`); the records of earlier groups are synced in their
+//! segments. When the last group was written, all earlier groups from the last floor on were on disk. So if one of them
+//! is missing, the journal is damaged and the directory cannot be used. Only the last group can be torn; in that case
+//! no waiter was notified of it.
 //!
 //! # Voiding entries
 //! An operation that removes records (truncation, compaction, move, deletion) first syncs the log's files, then writes
@@ -39,13 +41,14 @@ pub(crate) use format::{EntryHead, entry_bytes};
 use group::Group;
 use output::Output;
 
-/// Larger appends of one log are synced in its segment. `examples/journal_cost.rs`: up to 64 KiB of one log the journal
-/// saves a third of CPU and time; at 256 KiB the costs are equal, and the bytes are written twice.
+/// Maximum size of a log's entry; larger appends are synced in their segment. According to `examples/journal_cost.rs`,
+/// up to 64 KiB of one log the journal saves a third of CPU and time. At 256 KiB the costs are equal, and the bytes are
+/// written twice.
 pub(crate) const SMALL_BYTES_MAX: usize = 128 << 10;
 /// Number of zero bytes that one step writes ahead of the groups.
 const GROW_BYTES: u64 = 1 << 20;
-/// Reserve of each file for groups that void entries: neither a full journal nor a full disk may block a removal of
-/// records.
+/// Reserved bytes of each file for groups that void entries: neither a full journal nor a full disk may block a removal
+/// of records.
 const RESERVED_BYTES: u64 = 256 << 10;
 /// The smallest file with space for entries.
 pub(crate) const FILE_BYTES_MIN: u64 = RESERVED_BYTES * 2;
@@ -55,8 +58,8 @@ pub(crate) trait Entries: Send + Sync {
     /// Return whether the journal may have live entries of this log. Constant while the log's flush lock is held.
     fn held(&self, log: TopicIdPartition) -> bool;
 
-    /// Void the entries of these logs, durably on return. Their files are synced, and no write of theirs into the
-    /// journal is under way.
+    /// Void the entries of these logs, durably on return. The caller has synced the logs' files and must not write
+    /// entries of them meanwhile.
     fn void(&self, logs: &[TopicIdPartition]) -> Result<(), StorageError>;
 }
 
@@ -80,13 +83,13 @@ pub(crate) struct Journal {
     /// The file being written, and the position in it.
     current: usize,
     position: u64,
-    /// Numbers of the next group, of the first one in the current file, and of the first one still needed.
+    /// Numbers of the next group, of the first group in the current file, and of the first group still needed.
     next: u64,
     first_in_current: u64,
     floor: u64,
     /// Number of attempted group writes.
     writes: u64,
-    /// The other file has groups that are still needed.
+    /// Whether the other file has groups that are still needed.
     other_held: bool,
     /// The group under construction.
     group: Group,
@@ -119,7 +122,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Return the id in `meta.properties`. Clients do not know it: their records cannot imitate groups.
+    /// Return the id in `meta.properties`. Clients do not know it, so their records cannot imitate groups.
     pub(crate) const fn id(&self) -> Uuid {
         self.id
     }
@@ -154,12 +157,12 @@ impl Journal {
         self.group.push(head, append)
     }
 
-    /// Write the group to disk. `begin` starts the next one.
+    /// Write the group to disk. Call `begin` to start the next one.
     ///
     /// # Errors
     /// [`StorageError::Full`]: the disk has no space, and the next group gets the same number. A part of the group may
-    /// be on disk and counts until then; the caller treats it as written but does not notify waiters. All other errors
-    /// are final: the state on disk is unknown.
+    /// be on disk and is valid until the next group replaces it. The caller treats the group as written but does not
+    /// notify waiters. All other errors are final: the state on disk is unknown.
     pub(crate) fn commit(&mut self, voids: bool) -> Result<(), StorageError> {
         let end = self.position + padded(self.group.len()) as u64;
         let reserved = if self.group.entries() > 0 && !voids {
@@ -184,14 +187,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Write zeros up to `end` in that file and beyond, once.
+    /// Fill the file with zeros up to `end` and some distance beyond, unless they are written already.
     fn grow(&mut self, file: usize, end: u64) -> Result<(), StorageError> {
         let grown = self.grown[file];
         if end <= grown {
             return Ok(());
         }
         let to = (end.max(grown + GROW_BYTES)).min(self.file_bytes).max(end);
-        // Replay ignores bytes behind the groups, so a partial write is harmless.
+        // Replay ignores bytes after the last group, so a partial write is harmless.
         self.files[file].fill((to - grown) as usize, grown)?;
         self.grown[file] = to;
         Ok(())
@@ -246,7 +249,7 @@ impl Journal {
     /// Return whether there is space to void the entries of `logs` logs.
     pub(crate) fn has_room_to_void(&self, logs: usize) -> bool {
         let bytes = padded(HEADER_BYTES + logs * format::VOID_BYTES) as u64;
-        // One block stays free for `empty`.
+        // Keep one block free for [`Journal::empty`].
         self.position + bytes + BLOCK_BYTES as u64 <= self.file_bytes
     }
 
@@ -260,7 +263,8 @@ impl Journal {
         self.commit(true)
     }
 
-    /// Empty the journal durably and free all its space. The caller has synced everything that was ever written here.
+    /// Empty the journal durably and free all its space. The caller must have synced all records of the journal in
+    /// their segments.
     ///
     /// # Errors
     /// As [`Journal::commit`].
@@ -283,7 +287,7 @@ impl Journal {
         remove_files(&self.dir)
     }
 
-    /// For tests: make all writes fail with a full disk, or stop that.
+    /// For tests: set whether all writes fail with a full disk.
     #[cfg(test)]
     pub(crate) fn fill_disk(&mut self, full: bool) {
         for (number, file) in self.files.iter_mut().enumerate() {

@@ -13,7 +13,7 @@ const EPOCHS_BYTES_MAX: u64 = 64 << 20;
 pub struct EpochEntry {
     /// Number of the epoch.
     pub epoch: i32,
-    /// Log end offset when it began.
+    /// Log end offset when the epoch began.
     pub start_offset: i64,
 }
 
@@ -32,8 +32,8 @@ impl LeaderEpochs {
         self.entries.last().copied()
     }
 
-    /// Record that `epoch` begins at `start_offset`; return whether anything changed. Drops entries that contradict it
-    /// (with a higher epoch, or a start that is not lower), as in Kafka.
+    /// Record that `epoch` begins at `start_offset`. Return whether anything changed. Drops entries that contradict the
+    /// new one (a higher epoch, or a start offset that is not lower), as in Kafka.
     pub(crate) fn assign(&mut self, epoch: i32, start_offset: i64) -> bool {
         if epoch < 0 || self.latest().is_some_and(|last| last.epoch == epoch) {
             return false;
@@ -47,8 +47,9 @@ impl LeaderEpochs {
         true
     }
 
-    /// Return the largest known epoch not above `epoch` and its end offset, as OffsetForLeaderEpoch does; `None` if the
-    /// epoch is not known. Below the first epoch: (that epoch, log start), so that clients reset exactly there.
+    /// Return the largest known epoch not above `epoch` and its end offset, as OffsetForLeaderEpoch does, or `None` if
+    /// the epoch is not known. For an epoch below the first one, return that epoch and the log start, so that clients
+    /// reset to the log start.
     pub(crate) fn end_offset_for(
         &self,
         epoch: i32,
@@ -82,7 +83,7 @@ impl LeaderEpochs {
         Some(self.entries[after.checked_sub(1)?].epoch)
     }
 
-    /// Drop epochs that begin at or after `end`, after a truncation there.
+    /// Drop epochs that begin at or after `end`, where the log was truncated.
     pub(crate) fn truncate_from_end(&mut self, end: i64) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.start_offset < end);

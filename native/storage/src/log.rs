@@ -3,12 +3,12 @@
 //! # Visibility
 //! `log_end` moves after the bytes are in the file (page cache); `flushed_end` after they are on disk, in the file or
 //! in the log directory's journal; `synced_end` after they are on disk in the file. They move back only when a follower
-//! truncates. A reader loads the segment list and the ends. A segment removed meanwhile stays readable through its open
-//! file; if the file was not open yet, the reader looks it up again in the new list.
+//! truncates. A reader loads the segment list and the ends. A segment that is removed meanwhile stays readable through
+//! its open file. If the file was not open yet, the reader looks up the offset again in the new list.
 //!
 //! # Crash safety
 //! Records covered by a returned `flush` survive a power loss, with their leader epochs. After any crash the log is a
-//! prefix of the appended records, cut at a batch boundary, and contains at least those.
+//! prefix of the appended records, cut at a batch boundary, and contains at least the flushed ones.
 
 use crate::config::LogConfig;
 use crate::error::StorageError;
@@ -56,8 +56,8 @@ pub(crate) use journaled::{JournalSample, UnflushedData};
 pub use read::LogSlice;
 pub use times::TimestampAndOffset;
 
-/// Called with the flushed end after each flush that moved it. The callback adds wakers to [`WakerBatch`], which wakes
-/// them after every log in the flush has been notified.
+/// A callback that the log calls after each flush that moved the flushed end, with that offset. The callback adds
+/// wakers to [`WakerBatch`], which wakes them after every log in the flush has been notified.
 pub type OnFlush = Box<dyn Fn(i64, &mut WakerBatch) + Send + Sync>;
 
 /// Value of `lost_from` for an intact log.
@@ -68,7 +68,8 @@ const NOTHING_LOST: i64 = i64::MAX;
 pub(crate) struct Writer {
     pub(crate) active: Arc<Segment>,
     pub(crate) producers: ProducerState,
-    /// Offset of the last producer snapshot between rolls; the next one replaces it.
+    /// Offset of the producer snapshot that the last checkpoint wrote. The next checkpoint replaces this snapshot;
+    /// snapshots written at a roll stay.
     pub(crate) checkpoint_snapshot: Option<i64>,
     pub(crate) closed: bool,
 }
@@ -85,27 +86,27 @@ pub struct Log {
     pub(crate) log_start: AtomicI64,
     pub(crate) log_end: AtomicI64,
     pub(crate) flushed_end: AtomicI64,
-    /// Never above `flushed_end`: records between them may be only in the journal.
+    /// Never above `flushed_end`. Records between the two offsets may be only in the journal.
     pub(crate) synced_end: AtomicI64,
-    /// Whether `transactions` has entries: most logs never look into it.
+    /// Whether `transactions` has entries. Logs without transactions check only this flag.
     pub(crate) has_transactions: AtomicBool,
     pub(crate) transactions: Mutex<Transactions>,
     pub(crate) epochs: RwLock<LeaderEpochs>,
-    /// Epochs are only in memory; the next append writes them first.
+    /// Whether the epochs are only in memory. The next append then writes them to their file first.
     pub(crate) epochs_unwritten: AtomicBool,
-    /// Epochs are in the file, but maybe not on disk.
+    /// Whether the epochs are in the file but maybe not on disk.
     pub(crate) epochs_dirty: AtomicBool,
-    /// Held during writes of the epochs' file.
+    /// Held while the epochs' file is written.
     pub(crate) epochs_file: Mutex<()>,
     pub(crate) writer: Mutex<Writer>,
-    /// This log's share in the number of producers of all logs.
+    /// This log's share of the number of producers in all logs.
     pub(crate) producer_share: ProducerShare,
     /// Held during syncs of files, and by operations that change what a sync covers (truncation).
     pub(crate) flush: Mutex<()>,
-    /// The directory was moved away for deletion: nothing is left to sync.
+    /// Whether the directory was moved away for deletion. Nothing needs to be synced then.
     pub(crate) staged: AtomicBool,
-    /// Number of begins and ends of truncations. A sync publishes its result under this lock, only if no truncation was
-    /// under way when it began and none has begun since.
+    /// Number of starts and ends of truncations. A sync publishes its result under this lock, and only if no truncation
+    /// was running when the sync began and none has begun since.
     pub(crate) truncations: Mutex<u64>,
     /// The journal for small appends.
     pub(crate) journal: journal::OfLog,
@@ -113,10 +114,10 @@ pub struct Log {
     pub(crate) on_flush: OnceLock<OnFlush>,
     /// Files renamed to `.deleted`, with the time of their removal.
     pub(crate) deleted_files: Mutex<Vec<(i64, PathBuf)>>,
-    /// Damage found by readers and not reported yet; `has_damage_noted` says whether there is any.
+    /// Damage that readers found and the log has not reported yet. `has_damage_noted` says whether there is any.
     pub(crate) damage_noted: Mutex<Vec<String>>,
     pub(crate) has_damage_noted: AtomicBool,
-    /// First offset that recovery removed as damaged and that was not copied again since.
+    /// First offset that recovery removed as damaged and that the log has not received again from a leader.
     lost_from: AtomicI64,
     /// First offset that is not compacted yet.
     pub(crate) cleaned_to: AtomicI64,
@@ -177,15 +178,15 @@ impl Log {
         self.synced_end.load(Ordering::Acquire)
     }
 
-    /// Return the number of appended records that are not known to be on disk.
+    /// Return the number of appended records that may not be on disk yet.
     #[must_use]
     pub fn unflushed_records(&self) -> i64 {
         self.log_end_offset() - self.flushed_end_offset()
     }
 
-    /// Return the last stable offset for this high watermark: the first offset whose transaction is open, or ended by a
-    /// marker not yet below the high watermark. Never below the log start: a transaction stays open after its first
-    /// records were deleted.
+    /// Return the last stable offset for this high watermark: the first offset of a transaction that is open, or whose
+    /// end marker is not below the high watermark yet. It is never below the log start, because a transaction stays
+    /// open after its first records are deleted.
     #[must_use]
     pub fn last_stable_offset(&self, high_watermark: i64) -> i64 {
         if !self.has_transactions.load(Ordering::Acquire) {
@@ -207,7 +208,7 @@ impl Log {
         self.transactions.lock().ongoing().collect()
     }
 
-    /// Return whether a producer's transaction, begun under this epoch, is open here.
+    /// Return whether a transaction that the producer began under this epoch is open in this log.
     #[must_use]
     pub fn is_in_transaction(&self, producer_id: i64, epoch: i16) -> bool {
         self.has_transactions.load(Ordering::Acquire)
@@ -242,7 +243,7 @@ impl Log {
         self.writer.lock().producers.inherit(legacy);
     }
 
-    /// Return the settings in force.
+    /// Return the current settings.
     #[must_use]
     pub fn config(&self) -> Arc<LogConfig> {
         self.config.load_full()
@@ -271,7 +272,7 @@ impl Log {
 
     /// Set the callback for flushes that move the flushed end. Only the first call takes effect.
     pub fn set_on_flush(&self, callback: OnFlush) {
-        // A second call would be a bug; the first callback stays.
+        // A second call would be a bug. The first callback stays.
         let second = self.on_flush.set(callback).is_err();
         debug_assert!(!second, "on_flush is set once");
     }
@@ -329,14 +330,14 @@ impl Log {
         self.health.check()
     }
 
-    /// Take the directory offline: the failure makes all of its data doubtful.
+    /// Take the directory offline, because the failure makes all of its data doubtful.
     pub(crate) fn fatal(&self, error: StorageError) -> StorageError {
         self.health.note(&error);
         error
     }
 
-    /// Take the directory offline after a failed sync of any cause, a full disk included: the kernel has dropped pages
-    /// that cannot be written again.
+    /// Take the directory offline after a failed sync of any cause, including a full disk: the kernel has dropped pages
+    /// and cannot write them again.
     pub(crate) fn fatal_sync(&self, error: StorageError) -> StorageError {
         if !matches!(error, StorageError::Closed { .. }) {
             self.health.fail(&error.to_string());

@@ -38,10 +38,10 @@ pub use options::{Layout, LogDirOptions};
 pub use partitions::NewPartition;
 pub use scan::{LocalPartition, MoveState};
 
-/// A log directory in use by this process.
+/// A log directory that this process uses.
 pub struct LogDir {
     path: PathBuf,
-    /// Kept open to hold the lock; barriers also sync it.
+    /// Kept open to hold the lock. Barriers also sync this descriptor.
     _lock: File,
     root: File,
     health: Arc<Health>,
@@ -51,11 +51,11 @@ pub struct LogDir {
     directory_id: Uuid,
     layout: Layout,
     checkpoints: Checkpoints,
-    /// State of each log in the clean-shutdown marker at start.
+    /// State of each log as the clean-shutdown marker recorded it, read at start.
     clean: HashMap<String, CleanState>,
-    /// Notes in restored directories, to be removed once the checkpoint has their log starts.
+    /// Notes in restored directories. They are removed once the checkpoint has the log starts of these directories.
     restored: Mutex<Vec<PathBuf>>,
-    /// Files that could not be read at start, in words.
+    /// Descriptions of the files that could not be read at start.
     problems: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl LogDir {
     /// or cluster, and IO errors.
     pub fn open(path: &Path, options: &LogDirOptions) -> Result<Arc<Self>, StorageError> {
         std::fs::create_dir_all(path).map_err(StorageError::io("create", path))?;
-        // Links and "." would make one directory look like two, so use the canonical path.
+        // Use the canonical path, because with links or "." one directory would look like two.
         let path = path
             .canonicalize()
             .map_err(StorageError::io("open", path))?;
@@ -122,19 +122,19 @@ impl LogDir {
         }))
     }
 
-    /// Return its path.
+    /// Return the directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Return the counter of the producers of its logs, and of the logs of other directories that share it.
+    /// Return the counter of producers. It covers the logs of this directory and of other directories that share it.
     #[must_use]
     pub fn producers(&self) -> &ProducerCount {
         &self.producers
     }
 
-    /// Return its id in `meta.properties` (KIP-858).
+    /// Return the directory's id in `meta.properties` (KIP-858).
     #[must_use]
     pub const fn directory_id(&self) -> Uuid {
         self.directory_id
@@ -146,7 +146,7 @@ impl LogDir {
         &self.problems
     }
 
-    /// Return the group commit for its logs.
+    /// Return the flusher of the directory's logs.
     #[must_use]
     pub const fn flusher(&self) -> &Arc<Flusher> {
         &self.flusher
@@ -192,7 +192,7 @@ impl LogDir {
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// Return the high watermark in the checkpoint at start.
+    /// Return the partition's high watermark in the checkpoint, as read at start.
     #[must_use]
     pub fn checkpointed_high_watermark(&self, topic: &str, partition: i32) -> Option<i64> {
         self.checkpoints.at_start(HIGH_WATERMARKS, topic, partition)
@@ -253,7 +253,7 @@ impl LogDir {
         Ok((log, report))
     }
 
-    /// Open the log in any directory of this disk; staged ones have no checkpoints and no journal.
+    /// Open the log in any directory of this disk. Staged logs have no checkpoints and no journal.
     pub(crate) fn open_log_in(
         &self,
         path: PathBuf,
@@ -291,8 +291,8 @@ impl LogDir {
         )
     }
 
-    /// Remove a log that is not open from the journal, before its files are read or moved. A properly closed log has
-    /// left it already.
+    /// Void the journal's entries of a log that is not open, before its files are read or moved. A log that was closed
+    /// properly has no entries left.
     fn leave_journal_of(&self, id: TopicIdPartition) -> Result<(), StorageError> {
         if self.flusher.journaling().held(id) {
             self.barrier()?;
@@ -301,7 +301,7 @@ impl LogDir {
         Ok(())
     }
 
-    /// Run one barrier: everything written below this directory so far is on disk afterwards.
+    /// Run one barrier: afterwards everything written below this directory before the call is on disk.
     fn barrier(&self) -> Result<(), StorageError> {
         #[cfg(target_os = "linux")]
         {

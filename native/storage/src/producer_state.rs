@@ -18,17 +18,19 @@ pub use bound::ProducerCount;
 pub(crate) use bound::ProducerShare;
 pub use legacy::ProducerLegacy;
 
-/// Batches remembered for each producer: as many as a client may have in flight.
+/// Number of batches remembered for each producer: as many as a client may have in flight.
 pub(crate) const BATCHES_KEPT: usize = 5;
 const NO_COORDINATOR_EPOCH: i32 = -1;
 
 /// Source of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOrigin {
-    /// A Produce request: sequences are checked; control batches were refused before. It cannot begin a transaction.
+    /// A Produce request. The log checks sequences, and control batches were refused earlier. The batch cannot begin a
+    /// transaction.
     Client,
-    /// A Produce request whose partition the transaction coordinator confirmed (KIP-890); the log ended at this offset
-    /// when the coordinator was asked. It cannot begin a transaction if one of the producer has ended in the log since.
+    /// A Produce request whose partition the transaction coordinator confirmed (KIP-890). The offset is the log end
+    /// when the coordinator was asked. The batch cannot begin a transaction if a transaction of the producer has ended
+    /// in the log since.
     Verified(i64),
     /// Like `Verified`, for a producer that has a new epoch for each transaction (KIP-890, version 2): the first
     /// records of a transaction have sequence 0.
@@ -38,8 +40,8 @@ pub enum AppendOrigin {
     /// The transaction coordinator ends a transaction of version 2. Its marker has a higher epoch than the records, so
     /// that a late duplicate does not end a later transaction.
     Raised,
-    /// The batches come from the partition's leader or, in recovery, from the log itself. They are accepted without
-    /// these checks.
+    /// The batches come from the partition's leader or, during recovery, from the log itself. They are accepted without
+    /// producer checks.
     Replication,
 }
 
@@ -57,7 +59,7 @@ impl BatchMetadata {
         self.last_offset - self.offset_delta as i64
     }
 
-    /// Return the sequence `offset_delta` before the last; sequences wrap.
+    /// Return the sequence that is `offset_delta` before the last one. Sequences wrap around.
     const fn first_sequence(&self) -> i32 {
         if self.last_sequence < 0 || self.last_sequence >= self.offset_delta {
             self.last_sequence - self.offset_delta
@@ -72,14 +74,14 @@ impl BatchMetadata {
 pub(crate) struct ProducerEntry {
     pub(crate) epoch: i16,
     pub(crate) coordinator_epoch: i32,
-    /// Time of its last append, for `producer.id.expiration.ms`.
+    /// Time of the producer's last append, for `producer.id.expiration.ms`.
     pub(crate) last_timestamp: i64,
-    /// Oldest first, at most [`BATCHES_KEPT`].
+    /// The producer's latest batches, oldest first, at most [`BATCHES_KEPT`].
     pub(crate) batches: Vec<BatchMetadata>,
-    /// First offset of its open transaction.
+    /// First offset of the producer's open transaction.
     pub(crate) transaction_start: Option<i64>,
-    /// Offset of its last marker since the log was opened, -1 for none. Not stored: requests to the coordinator do not
-    /// outlive a restart.
+    /// Offset of the producer's last marker since the log was opened, or -1. Not stored, because requests to the
+    /// coordinator do not outlive a restart.
     pub(crate) last_marker: i64,
 }
 
@@ -88,7 +90,7 @@ impl ProducerEntry {
         self.batches.last().map_or(-1, |batch| batch.last_sequence)
     }
 
-    /// Return the offset of its last append, -1 if unknown.
+    /// Return the offset of the producer's last append, or -1 if unknown.
     fn last_offset(&self) -> i64 {
         let data = self.batches.last().map_or(-1, |batch| batch.last_offset);
         data.max(self.last_marker)
@@ -128,8 +130,8 @@ pub struct ActiveProducer {
 pub(crate) struct Transactions {
     /// First offset → producer.
     ongoing: BTreeMap<i64, i64>,
-    /// First offset → offset of the marker. Readers must not pass them before the high watermark does, because a new
-    /// leader might not have the marker.
+    /// Ended transactions whose marker is not replicated: first offset → offset of the marker. Readers must not pass
+    /// them before the high watermark does, because a new leader might not have the marker.
     unreplicated: BTreeMap<i64, i64>,
 }
 
@@ -138,7 +140,7 @@ impl Transactions {
         self.ongoing.is_empty() && self.unreplicated.is_empty()
     }
 
-    /// Return the first offset whose transaction is undecided at this high watermark.
+    /// Return the first offset of a transaction that is undecided at this high watermark.
     pub(crate) fn first_unstable(&mut self, high_watermark: i64) -> Option<i64> {
         self.unreplicated
             .retain(|_, marker| *marker >= high_watermark);
@@ -174,10 +176,10 @@ pub(crate) struct ProducerState {
     entries: hashbrown::HashMap<i64, ProducerEntry>,
     /// Whether anything changed since the last snapshot.
     pub(crate) changed: bool,
-    /// Producer state carried over from the previous incarnation of the topic; in memory only.
+    /// Producer state that the log took over from the previous incarnation of the topic. Kept in memory only.
     inherited: ProducerLegacy,
     limit: Limit,
-    /// Producers dropped at the limit and not yet reported to a [`ProducerShare`].
+    /// Number of producers dropped at the limit and not yet reported to a [`ProducerShare`].
     dropped: u64,
 }
 
@@ -207,8 +209,8 @@ impl ProducerState {
         self.entries.insert(producer_id, entry);
     }
 
-    /// Check a batch before it is written. The first batch of an unknown producer may have any sequence, as in Kafka:
-    /// producer state expires, and topics are created again on other brokers.
+    /// Check a batch before it is written. As in Kafka, the first batch of an unknown producer may have any sequence,
+    /// because producer state expires and topics are re-created on other brokers.
     pub(crate) fn check(
         &self,
         header: &BatchHeader,
@@ -234,7 +236,8 @@ impl ProducerState {
             if from_client && let Some(limit) = self.limit_reached() {
                 return Err(AppendError::TooManyProducers { limit });
             }
-            // State of the producer in the previous incarnation applies here too.
+            // If the deleted topic of the same name knew this producer, its first batch here must continue that topic's
+            // sequence or begin with 0.
             let is_checked =
                 matches!(origin, AppendOrigin::Added(_)) || self.inherited.knows(producer_id);
             return if from_client
@@ -267,7 +270,7 @@ impl ProducerState {
             {
                 0
             } else if entry.batches.is_empty() {
-                // Only a marker of this epoch is known, because the data of the epoch was removed.
+                // The log has only a marker of this epoch, because the epoch's data was removed.
                 return check_transaction(entry, header, origin);
             } else {
                 increment_sequence(entry.last_sequence(), 1)
@@ -279,7 +282,7 @@ impl ProducerState {
         check_transaction(entry, header, origin)
     }
 
-    /// Return whether a transaction of the producer, begun under this epoch, is open here.
+    /// Return whether a transaction that the producer began under this epoch is open in this log.
     pub(crate) fn is_in_transaction(&self, producer_id: i64, epoch: i16) -> bool {
         let entry = self.entries.get(&producer_id);
         entry.is_some_and(|entry| entry.transaction_start.is_some() && entry.epoch == epoch)
@@ -363,8 +366,8 @@ impl ProducerState {
         }
     }
 
-    /// Record a transaction marker that is in the log; return the aborted transaction for the transaction index, if
-    /// there is one.
+    /// Record a transaction marker that is in the log. If it aborts a transaction, return that transaction for the
+    /// transaction index.
     pub(crate) fn marker_appended(
         &mut self,
         header: &BatchHeader,
@@ -398,7 +401,7 @@ impl ProducerState {
         })
     }
 
-    /// Return the producer's entry; a newer epoch starts without batches.
+    /// Return the producer's entry. For a newer epoch the entry starts without batches.
     fn entry(&mut self, producer_id: i64, epoch: i16) -> &mut ProducerEntry {
         if !self.entries.contains_key(&producer_id) {
             self.make_room();
@@ -436,7 +439,7 @@ impl ProducerState {
         self.changed |= self.entries.len() != before;
     }
 
-    /// Return the open transactions of the entries; used after loading a snapshot.
+    /// Return the open transactions of all entries, after a snapshot was loaded.
     pub(crate) fn open_transactions(&self) -> Transactions {
         let ongoing = self
             .entries
@@ -449,8 +452,8 @@ impl ProducerState {
         }
     }
 
-    /// Return each producer's last batch (its last offset, if it has data) and epoch: compaction keeps the headers of
-    /// those batches.
+    /// Return the last batch of each producer (its last offset if it has data, and its epoch). Compaction keeps the
+    /// headers of these batches.
     pub(crate) fn last_batches(&self) -> hashbrown::HashMap<i64, (Option<i64>, i16)> {
         let last = |entry: &ProducerEntry| entry.batches.last().map(|batch| batch.last_offset);
         self.entries
@@ -460,8 +463,8 @@ impl ProducerState {
     }
 }
 
-/// Check a batch against its producer's transaction. A batch that begins one must be confirmed: a late batch would
-/// otherwise open a transaction that never ends and blocks every read_committed reader.
+/// Check a batch against its producer's transaction. The coordinator must have confirmed a batch that begins a
+/// transaction. Otherwise a late batch could open a transaction that never ends and blocks every read_committed reader.
 fn check_transaction(
     entry: &ProducerEntry,
     header: &BatchHeader,
@@ -480,8 +483,9 @@ fn check_transaction(
         AppendOrigin::Verified(since) if begins && entry.last_marker >= since => {
             Err(unverified(producer_id))
         }
-        // The coordinator may have answered while the marker of the previous transaction was on its way; that marker
-        // began this epoch. Only a marker after records of this epoch has ended the confirmed transaction.
+        // The coordinator may have confirmed this transaction while the marker of the previous one was still in
+        // transit. That marker began this epoch, so it does not count. Only a marker after records of this epoch has
+        // ended the confirmed transaction.
         AppendOrigin::Added(since)
             if begins
                 && entry.last_marker >= since

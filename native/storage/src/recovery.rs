@@ -2,12 +2,12 @@
 //!
 //! | found | action |
 //! |---|---|
-//! | `.tmp`, `.deleted`, `.cleaned` files | remove: worthless by their names |
+//! | `.tmp`, `.deleted`, `.cleaned` files | remove: files with these suffixes are never needed |
 //! | `.swap` files | compaction had finished: they replace the segments they cover |
 //! | clean-shutdown marker matches the files of all segments | scan nothing |
 //! | a segment differs from the marker | check checksums from there on; report missing records as lost; continue after the end in the marker: no offset is assigned twice |
 //! | no marker | check checksums from the recovery point on |
-//! | no marker, and a segment before the recovery point ends inside a batch, is empty, or its index has more | check from that segment on; report missing records as lost |
+//! | no marker, and a segment before the recovery point ends inside a batch, is empty, or is shorter than its index says | check from that segment on; report missing records as lost |
 //! | no or damaged recovery point | check from the first segment on |
 //! | recovery point inside a segment, index good | check from the indexed batch before it |
 //! | recovery point beyond the end | check the last segment from its start |

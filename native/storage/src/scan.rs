@@ -1,4 +1,5 @@
-//! Iteration over the batches of a segment file: headers only, or whole batches with their checksums.
+//! Iteration over the batches of a segment file: only their headers, or complete batches with a check of their
+//! checksums.
 
 use crate::error::StorageError;
 use crate::handles::SegmentFile;
@@ -10,12 +11,12 @@ const HEADER_CHUNK_BYTES: usize = 4096;
 /// Size of one read in a walk over whole batches.
 const WHOLE_CHUNK_BYTES: usize = 1 << 20;
 
-/// Depth of a walk.
+/// How much of each batch a walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Headers; large bodies are skipped without reading them.
+    /// Only headers: the walk does not read large bodies.
     Headers,
-    /// Everything, with checksums.
+    /// All bytes, whose checksums the walk checks.
     Whole,
 }
 
@@ -28,7 +29,7 @@ pub(crate) enum Fault {
     Damaged {
         position: u64,
         reason: String,
-        /// Position of the next batch, if the length can be trusted.
+        /// Position of the next batch, if the damaged batch's length can be trusted.
         next: Option<u64>,
     },
 }
@@ -47,7 +48,7 @@ pub(crate) struct Scan<'a> {
     /// File position of the buffer's first byte, and number of filled bytes.
     buffer_at: u64,
     filled: usize,
-    /// Size of the last batch.
+    /// Size of the batch that the walk returned last.
     last_bytes: usize,
 }
 
@@ -123,7 +124,7 @@ impl<'a> Scan<'a> {
             return Ok(());
         }
         let chunk = match self.depth {
-            // Small batches: read further ahead after the first miss. Large ones are skipped.
+            // Batches are small: read further ahead after the first miss. Large batches are skipped instead.
             Depth::Headers if self.filled == 0 || self.last_bytes >= HEADER_CHUNK_BYTES => {
                 HEADER_CHUNK_BYTES
             }

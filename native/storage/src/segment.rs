@@ -33,7 +33,7 @@ pub(crate) type DirPath = Arc<RwLock<PathBuf>>;
 /// Segments of a log, ascending by base offset; never empty.
 pub(crate) type Segments = Vec<Arc<Segment>>;
 
-/// A relative offset and a file position in one word, so that readers see both consistently.
+/// A relative offset and a file position in one word, so that readers always see a matching pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) relative_offset: u32,
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// A segment of a log. Readers need no lock for the tail; index lookups take a short read lock.
+/// A segment of a log. Reads of the latest records take no lock; index lookups take a read lock for a short time.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) base_offset: i64,
@@ -61,9 +61,9 @@ pub(crate) struct Segment {
     handles: Arc<HandleCache>,
     log: Arc<FileSlot>,
     index: Arc<FileSlot>,
-    /// End of the written bytes; stored after the bytes are in the file.
+    /// End of the written bytes. It is raised after the bytes are in the file.
     end: AtomicU64,
-    /// End of the bytes on disk, here or in the journal.
+    /// End of the bytes that are on disk, in this file or in the journal.
     flushed: AtomicU64,
     unflushed_tail: Mutex<UnflushedTail>,
     recent: [AtomicU64; RECENT_BATCHES],
@@ -77,10 +77,10 @@ pub(crate) struct Segment {
     pub(crate) indexes_dirty: AtomicBool,
     /// Time when this process created or opened it.
     pub(crate) opened_ms: i64,
-    /// A reader met an invalid batch: the next start must check this segment.
+    /// Whether a reader found an invalid batch. The next start must then check this segment.
     pub(crate) damaged: AtomicBool,
-    /// Compaction replaces this file by another: set before the replacement and checked after a file was opened, so
-    /// that old positions never apply to the new file.
+    /// Whether compaction replaces this file. Compaction sets this before the replacement, and readers check it after
+    /// they open the file, so that old positions never apply to the new file.
     pub(crate) replaced: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl Segment {
         }
     }
 
-    /// Return a segment whose files start empty: nothing has to be looked up.
+    /// Return a segment whose files are new and empty, so that nothing needs to be read from them.
     pub(crate) fn fresh(
         base_offset: i64,
         dir: &DirPath,
@@ -150,7 +150,7 @@ impl Segment {
         self.end.store(place.pack(), Ordering::Release);
     }
 
-    /// Raise the flushed end; only a truncation lowers it.
+    /// Raise the flushed end. Only a truncation lowers it.
     pub(crate) fn set_flushed(&self, place: Place) {
         self.flushed.fetch_max(place.pack(), Ordering::AcqRel);
         self.forget_flushed(place.position.into());
@@ -160,8 +160,8 @@ impl Segment {
         Place::unpack(self.flushed.load(Ordering::Acquire))
     }
 
-    /// Return the `.log` file, opened if necessary; only the writer of the active segment creates it. A segment that
-    /// compaction replaced is "not found": its readers look again.
+    /// Return the `.log` file, opened if necessary. Only the writer of the active segment may create it. For a segment
+    /// that compaction replaced, return "not found", so that readers look up the offset again.
     pub(crate) fn file(&self, create: bool) -> Result<Arc<SegmentFile>, StorageError> {
         let failed = |error| StorageError::io("open", &self.path(LOG))(error);
         let file = self
@@ -190,7 +190,7 @@ impl Segment {
         self.log.dirty.store(dirty, Ordering::Release);
     }
 
-    /// Drop open files and all cached index state: the files were replaced.
+    /// Drop open files and all cached index state, because the files were replaced.
     pub(crate) fn forget(&self) {
         self.log.close();
         self.index.close();
@@ -214,7 +214,7 @@ impl Segment {
         }
     }
 
-    /// Truncate the segment at `position`, where `end_offset` is the next offset.
+    /// Truncate the segment at `position`. `end_offset` is the log end after that.
     pub(crate) fn truncate(
         &self,
         position: u64,

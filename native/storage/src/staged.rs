@@ -5,10 +5,11 @@
 //!                                                         /plan-{n}  committed attempts, in order
 //!                                                         /intent    their offsets in the log
 //! ```
-//! An attempt's records for a partition are a log that begins at offset 0: it rolls, indexes and recovers like any
-//! other. `plan` is durable before the metadata decides; `intent` is durable before the first file is linked into the
-//! log. After a crash: without an intent, nothing was attached; an intent that is not done is completed before the
-//! partition's log is opened ([`replay()`]), because no other append can have taken its offsets.
+//! An attempt's records for a partition are a log that begins at offset 0 and rolls, indexes and recovers like any
+//! other. `plan` is durable before the commit is decided. `intent` is durable before the first file is linked into the
+//! log. If a crash leaves no intent, nothing was attached. If it leaves an intent that is not done, the start completes
+//! it before it opens the partition's log ([`replay()`]). This is possible because no other append can have taken its
+//! offsets.
 
 use crate::file_names::{self, INGEST};
 use pybroker_model::{TopicId, TopicIdPartition};
@@ -28,7 +29,7 @@ pub(crate) use replay::{replay, waiting};
 const PLAN: &str = "plan";
 const INTENT: &str = "intent";
 
-/// Place of one partition of one ingest.
+/// The directory of one partition of an ingest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedPartition {
     path: PathBuf,
@@ -45,8 +46,8 @@ impl StagedPartition {
         Self { path, id, plan: 0 }
     }
 
-    /// Return the same place with plan number `plan`: each prepare of a commit has another one. 0: the only plan of a
-    /// broker without peers.
+    /// Return the same place with plan number `plan`. Each prepare of a commit has its own number; 0 is the only plan
+    /// of a broker without peers.
     #[must_use]
     pub fn with_plan(self, plan: u32) -> Self {
         Self { plan, ..self }
@@ -58,7 +59,7 @@ impl StagedPartition {
         self.plan
     }
 
-    /// Return its path.
+    /// Return the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -72,7 +73,7 @@ impl StagedPartition {
 
     /// Return the ingest's directory name.
     pub(crate) fn ingest(&self) -> &str {
-        // Always valid UTF-8: it was made from a string, one level above.
+        // The name is valid UTF-8, because it was made from a string. It is one level above the partition.
         let name = self.path.parent().and_then(Path::file_name);
         name.and_then(std::ffi::OsStr::to_str).unwrap_or_default()
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) const NOW: i64 = 1_700_000_000_000;
 pub(crate) const DIRECTORY: &str = "topic-0";
 
-/// A log directory with one partition, reopened at will.
+/// A log directory with one partition, which tests can close and open again.
 pub(crate) struct Fixture {
     pub(crate) temp: tempfile::TempDir,
     pub(crate) id: TopicIdPartition,
@@ -89,7 +89,7 @@ impl Fixture {
         self.log_dir.as_ref().expect("open")
     }
 
-    /// Crash as after kill -9: write nothing.
+    /// Crash as after kill -9: the process writes nothing more.
     pub(crate) fn crash(&mut self) {
         self.log = None;
         self.log_dir = None;
@@ -166,7 +166,7 @@ pub(crate) fn sequenced(producer: i64, epoch: i16, sequence: i32, count: usize) 
 /// A record as read back: offset, key, value.
 pub(crate) type RecordTuple = (i64, Option<String>, Option<String>);
 
-/// Return all data records from `from`, in order, read slice by slice with `max_bytes`.
+/// Return all data records from offset `from` on, in order, with reads of at most `max_bytes`.
 pub(crate) fn read_from(log: &Log, from: i64, max_bytes: usize) -> Vec<RecordTuple> {
     let mut records = Vec::new();
     let mut offset = from;

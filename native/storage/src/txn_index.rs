@@ -16,8 +16,8 @@ pub struct AbortedTransaction {
     pub first_offset: i64,
     /// Offset of the abort marker.
     pub last_offset: i64,
-    /// Last stable offset after the marker: entries up to this one have all transactions that matter to readers below
-    /// it.
+    /// Last stable offset after the marker. A reader that needs the aborted transactions below some offset can stop at
+    /// the first entry whose value is not below that offset.
     pub last_stable_offset: i64,
 }
 

@@ -1,12 +1,13 @@
-//! Tasks to wake after a flush.
+//! Tasks that a flush wakes together.
 
 use std::task::Waker;
 
-/// Search depth for the same task: a connection that waits for several logs of a flush is woken once.
+/// How many earlier entries a search for the same task visits. A connection that waits for several logs of a flush is
+/// then woken only once.
 const LOOKED_BACK_AT: usize = 64;
 
-/// Tasks that are woken together, when this is dropped: a task that waits for several logs of one flush is woken once,
-/// after all of them have moved.
+/// Tasks to wake together when this batch is dropped. A task that waits for several logs of one flush is woken once,
+/// after the flushed ends of all of them have moved.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct WakerBatch(Vec<Waker>);

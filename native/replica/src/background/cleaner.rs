@@ -1,4 +1,4 @@
-//! Cleaner threads: compact the dirtiest log that is due, then look for the next (Kafka: `LogCleaner`).
+//! Cleaner threads: each compacts the dirtiest log that is due, then looks for the next one (Kafka: `LogCleaner`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::Partition;
 
 /// Memory of one entry in the key table of a compaction pass; see `Log::compact`.
 const KEY_BYTES: usize = 40;
-/// Smallest key table: a pass for fewer keys would read too much and remove too little.
+/// Minimum number of keys in a key table: a pass with fewer keys would read too much and remove too little.
 const KEYS_MIN: usize = 1_024;
 /// Delay before the cleaner retries a log whose compaction failed; another failure is reported again.
 const RETRY_AFTER_MS: i64 = 10 * 60_000;
-/// Longest pause in one step for the I/O limit in bytes per second; a longer pause takes several steps.
+/// Longest single sleep for the I/O limit in bytes per second. A longer pause takes several sleeps.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Main loop of a cleaner thread. Threads numbered above the current setting only sleep.
@@ -39,7 +39,8 @@ pub(crate) fn run(shared: &BackgroundState, number: usize) {
     }
 }
 
-/// Compact the dirtiest log that is due. Return bytes read plus written; `None` if no log is due or the log was closed.
+/// Compact the dirtiest log that is due. Return the number of bytes read and written, or `None` if no log is due or the
+/// log was closed.
 fn clean_dirtiest(shared: &BackgroundState, settings: &CleanerSettings) -> Option<u64> {
     let now_ms = shared.now_ms();
     let partition = choose(shared, now_ms)?;
@@ -65,7 +66,7 @@ fn clean_dirtiest(shared: &BackgroundState, settings: &CleanerSettings) -> Optio
                 &format_args!("compaction of {}", log.directory().display()),
                 &error,
             );
-            // `None` would make the thread back off, although other logs may be due.
+            // Return `Some`, because after `None` the thread pauses although other logs may be due.
             Some(0)
         }
     }

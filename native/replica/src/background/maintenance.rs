@@ -1,5 +1,5 @@
-//! Jobs of the maintenance thread. Each job visits all logs in turn, reports a log that fails and continues with the
-//! next; a disk failure takes the log directory offline.
+//! Jobs of the maintenance thread. Each job visits all logs in turn. It reports a log that fails and continues with the
+//! next one. A disk failure takes the log directory offline.
 
 use super::shared::BackgroundState;
 
@@ -20,7 +20,7 @@ pub(crate) fn apply_retention(shared: &BackgroundState) {
     }
 }
 
-/// Write recovery points and log starts, after the indexes and producer snapshots that they refer to.
+/// Checkpoint the recovery points and log starts, after the indexes and producer snapshots on which they depend.
 pub(crate) fn checkpoint_recovery_points(shared: &BackgroundState) {
     for_each_dir(shared, "recovery points", |dir, log_dir| {
         log_dir.checkpoint(&shared.replicas.logs_of(dir))

@@ -70,9 +70,9 @@ impl Default for CleanerSettings {
 /// State that the cleaner threads share.
 #[derive(Debug, Default)]
 pub(super) struct CleanerState {
-    /// Logs under compaction: two threads never take the same log.
+    /// Logs that are being compacted, so that two threads never take the same log.
     pub(super) busy: Mutex<HashSet<TopicIdPartition>>,
-    /// Logs whose last pass failed, and the time of the next try. Until then the cleaner skips them.
+    /// Logs whose last pass failed, each with the time of the next attempt. Until then the cleaner skips the log.
     pub(super) failing: Mutex<HashMap<TopicIdPartition, i64>>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct BackgroundState {
     pub(super) replicas: Arc<Replicas>,
     state: Mutex<State>,
     changed: Condvar,
-    /// Threads check it between logs, so that a stop does not wait for a whole pass.
+    /// Set when the broker stops. Threads check it between logs, so that a stop does not wait for a whole pass.
     stopping: AtomicBool,
     pub(super) cleaning: CleanerState,
 }
@@ -131,7 +131,7 @@ impl BackgroundState {
         self.changed.notify_all();
     }
 
-    /// Sleep for `pause`, or less if the settings change. Return false on stop.
+    /// Sleep for `pause`, or less if the settings change. Return false if the broker stops.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.stopping {

@@ -1,5 +1,5 @@
-//! The two halves of a commit. Prepare checks that the listed records are staged, and syncs them; attach makes them
-//! part of the logs.
+//! The two steps of a commit. Prepare checks that the listed records are staged, and syncs them. Attach makes them part
+//! of the logs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ pub struct CommitEntry {
 /// Parameters of a prepare on this broker.
 #[derive(Clone, Debug, Default)]
 pub struct Preparation {
-    /// Number of the plan. Each prepare of the commit has its own number; 0 on a broker without peers.
+    /// Number of the plan. Each prepare of the commit has its own number. On a broker without peers it is 0.
     pub plan: u32,
     /// Whether this broker leads the listed partitions and copies missing records to the other holders.
     pub leads: bool,
@@ -38,13 +38,13 @@ pub struct Preparation {
 }
 
 impl Replicas {
-    /// Prepare a commit: stop appends, compare the listed records with the staged ones, sync the staged ones and write
-    /// down their order. Return rows and bytes by partition. A commit can be prepared again under another plan. Blocks
-    /// on the disk, and on the leader also on the other holders.
+    /// Prepare a commit: stop appends, compare the listed records with the staged ones, sync the staged ones, and write
+    /// the plan that lists them in order. Return rows and bytes by partition. A commit can be prepared again under
+    /// another plan. Blocks on the disk, and on the leader also on the other holders.
     ///
     /// # Errors
-    /// `Mismatch` with the first difference, and the errors of [`Replicas::stage_records`]. On a broker without peers
-    /// an error opens the ingest again.
+    /// `Mismatch` with the first difference, and the errors of [`Replicas::stage_records`]. On a broker without peers,
+    /// an error reopens the ingest for appends.
     pub fn prepare_ingest(
         &self,
         name: &IngestName,
@@ -113,7 +113,8 @@ impl Replicas {
                     for &broker in holders.iter().flat_map(|all| all.iter()) {
                         if broker != partition.broker_id() {
                             let rows = one.totals.rows;
-                            // Ask the broker again: a power loss may have removed its copy.
+                            // Ask the broker again how many records it has, because a power loss may have removed its
+                            // copy.
                             attempt.copied.lock().remove(&broker);
                             self.bring(ingest, &partition, &attempt, rows, broker)?;
                         }
@@ -139,12 +140,12 @@ impl Replicas {
             }
             prepared.push((tip.partition, rows, bytes));
         }
-        // Seal these attempts: the plan lists their files, so appends must not add to them.
+        // Seal these attempts: the plan lists their files, so no append may add to them.
         let listed = listed
             .iter()
             .map(|one| (one.partition, one.writer, one.attempt));
         ingest.sealed.lock().extend(listed);
-        // Wait until appends that had not seen the seal finish.
+        // Wait for running appends that checked before the attempts were sealed.
         drop(ingest.gate.write());
         for (dir, of_dir) in &listings {
             dir.seal_partitions(of_dir)?;
@@ -152,8 +153,8 @@ impl Replicas {
         Ok(prepared)
     }
 
-    /// Return the error for a commit that lists a partition not hosted here. The client may retry if another broker
-    /// leads the partition or its disk is offline, but not if the topic has no such partition.
+    /// Return the error for a commit that lists a partition that this broker does not host. The client may retry if
+    /// another broker leads the partition or its disk is offline, but not if the topic has no such partition.
     fn absent(&self, tip: TopicIdPartition) -> IngestError {
         let hosted = self.snapshot().topic(tip.topic_id).is_some();
         if tip.partition < 0 || (hosted && !self.dirs.any_offline()) {
@@ -214,7 +215,7 @@ impl Replicas {
             }))
     }
 
-    /// Open the ingest to appends again: the control plane did not decide the commit.
+    /// Open the ingest to appends again, because the control plane has not decided the commit.
     pub fn reopen_ingest(&self, name: &IngestName, epoch: i32) {
         let found = self.ingests.open.read().get(name).cloned();
         if let Some(ingest) = found.filter(|ingest| ingest.new.epoch == epoch) {
@@ -228,10 +229,10 @@ impl Replicas {
         }
     }
 
-    /// Complete a commit for one partition: append the records that plan `plan` lists for the partition to its log.
-    /// Idempotent: repeated calls, crashes and leader changes attach the records only once. `timestamps` is the topic's
-    /// timestamp type when the ingest began. Return the offsets, and whether they are below the high watermark. Blocks
-    /// on the disk.
+    /// Complete a commit for one partition: append the records that the plan numbered `plan` lists to the partition's
+    /// log. Idempotent: repeated calls, crashes and leader changes attach the records only once. `timestamps` is the
+    /// topic's timestamp type when the ingest began. Return the offsets, and whether they are below the high watermark.
+    /// Blocks on the disk.
     ///
     /// # Errors
     /// [`PartitionError`]; the caller can retry.
@@ -258,7 +259,8 @@ impl Replicas {
         Ok((attached, committed))
     }
 
-    /// Attach staged records on a follower, as the leader's fetch response says: see [`Partition::attach_fetched`].
+    /// Attach staged records on a follower, at the offsets in the leader's fetch response. See
+    /// [`Partition::attach_fetched`].
     ///
     /// # Errors
     /// See [`Partition::attach_fetched`].

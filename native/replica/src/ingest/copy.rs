@@ -2,7 +2,7 @@
 //!
 //! The leader sends the records that a replica lacks. A replica stages them like client appends and skips records that
 //! it already has, so duplicates are harmless. All brokers stage the same sequence of batches for an attempt; a replica
-//! that was down or led before lacks only the end.
+//! that was down, or led before, lacks only records at the end.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{IngestError, Partition, PartitionError, Replicas};
 
 /// Largest piece in one request, except for a single larger batch.
 const CHUNK_BYTES: usize = 4 << 20;
-/// Replicas may join the ISR during the copy; the leader checks for new ones this many times.
+/// How many times the leader checks for replicas that join the ISR during the copy.
 const ROUNDS: usize = 8;
 
 impl Replicas {
@@ -126,14 +126,14 @@ impl Replicas {
             let (first, records) = chunk_from(&log, there)?;
             let now = send(first, &records)?;
             if now <= there {
-                // The broker lost records; the next try starts from the count that it reports.
+                // The broker lost records. The next attempt starts from the number of records that it reports.
                 attempt.copied.lock().remove(&broker);
                 return Err(not_copied(format!("it has {now} records but had {there}")));
             }
             there = now;
         }
         if there > rows {
-            // The replica has more records, from an append that this leader did not see. The client repeats that
+            // The replica has more records, from an append that an earlier leader received. The client repeats that
             // append, or the attempt is not committed.
             there = rows;
         }
@@ -142,7 +142,7 @@ impl Replicas {
     }
 }
 
-/// Return whole batches starting with the batch of record `from`, as the client sent them, and the number of their
+/// Return whole batches from the one that contains record `from` on, as the client sent them, and the number of their
 /// first record.
 fn chunk_from(log: &Log, from: i64) -> Result<(i64, Vec<u8>), IngestError> {
     let read = log

@@ -1,4 +1,4 @@
-//! Opening and closing ingests on this broker, and removing files of ended ones after a crash.
+//! Opening and closing ingests on this broker, and removing the files of ended ingests after a crash.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
@@ -11,7 +11,7 @@ use crate::{IngestError, IngestName, NewIngest, Replicas};
 
 impl Replicas {
     /// Open an ingest for appends. An ingest already open with this epoch stays unchanged; one with an older epoch is
-    /// dropped with its files. Records staged before a restart count. Blocks on the disk.
+    /// dropped with its files. Records that were staged before a restart are kept. Blocks on the disk.
     ///
     /// # Errors
     /// `Storage` if the files of the older epoch cannot be removed, or those of this epoch cannot be listed.
@@ -68,8 +68,8 @@ impl Replicas {
         Ok(attempts)
     }
 
-    /// Close an ingest that took no records since `before_ms` and has no commit under way; return whether it is closed.
-    /// Also true if it was closed before, because the control plane may not have recorded its end.
+    /// Close an ingest that received no records since `before_ms` and whose commit is not running. Return whether it is
+    /// closed. Return true also if it was closed before, because the control plane may not have recorded its end.
     pub fn expire_ingest(&self, name: &IngestName, epoch: i32, before_ms: i64) -> bool {
         let found = self.ingests.open.read().get(name).cloned();
         let Some(ingest) = found.filter(|ingest| ingest.new.epoch == epoch) else {
@@ -94,7 +94,7 @@ impl Replicas {
             self.close_ingest(&ingest);
             self.ingests.open.write().remove(name);
         }
-        // Do not announce files that are about to be removed.
+        // Withdraw the announcement of files that are about to be removed.
         self.forget_attaches(&name.topic_id.uuid().to_hex(), directory, false);
         let removed = self.remove_ingest(name.topic_id, directory);
         if removed.is_err() {
@@ -138,15 +138,15 @@ impl Replicas {
         let mut removed = Ok(());
         for dir in self.dirs.iter() {
             if let Ok(log_dir) = dir.online() {
-                // Continue after an error: a failing disk must not keep the space on the other disks occupied.
+                // Continue after an error, so that the space on the other disks is freed.
                 removed = removed.and(log_dir.remove_ingest(&hex, directory));
             }
         }
         Ok(removed?)
     }
 
-    /// Remove staged files of ingests that are not in `keep` (topic id in hex, directory), left over after a crash.
-    /// Return how many ingests were removed. Blocks on the disk.
+    /// Remove the staged files of ingests that are not in `keep` (topic id in hex, directory), which a crash may have
+    /// left behind. Return how many ingests were removed. Blocks on the disk.
     ///
     /// # Errors
     /// The first `Storage` error; the function still removes all files that it can.

@@ -14,11 +14,11 @@ pub struct IngestState {
     pub name: IngestName,
     /// The ingest's epoch.
     pub epoch: i32,
-    /// Time of the last append, or of the begin.
+    /// Time of the last append, or of the start of the ingest if there was none.
     pub touched_ms: i64,
-    /// Attempts that have staged records.
+    /// Number of attempts that have staged records.
     pub writers: usize,
-    /// Partition, records and bytes, summed over all attempts.
+    /// Index, records and bytes of each partition, summed over all attempts.
     pub partitions: Vec<(i32, i64, u64)>,
 }
 

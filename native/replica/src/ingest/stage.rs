@@ -1,4 +1,4 @@
-//! Appends to a staged ingest: the records that one task attempt sends for one partition. They are validated as in
+//! Appends to a staged ingest: the records that one attempt of a task sends for one partition. They are validated as in
 //! Produce.
 
 use pybroker_model::{
@@ -13,8 +13,8 @@ use parking_lot::RwLockReadGuard;
 use crate::open_ingests::{Attempt, Ingest, StagedLog, too_many_attempts};
 use crate::{IngestError, IngestName, NewIngest, Partition, PartitionError, Replicas};
 
-/// Staged bytes of one attempt and partition after which the staging thread syncs them. The commit then has little left
-/// to sync, and syncs of other producers never wait behind more than a few such chunks.
+/// Number of unflushed bytes of one attempt and partition after which the staging thread syncs them. The commit then
+/// has little left to sync, and syncs of other producers wait only for a few such chunks.
 const FLUSH_BYTES: u64 = 4 << 20;
 /// If all ingests have more attempts than this, each append requests a flush, because an unflushed log keeps its file
 /// open. If more logs than this wait for the flusher, the append flushes by itself.
@@ -46,12 +46,12 @@ impl Replicas {
     ) -> Result<i64, IngestError> {
         let ingest = self.ingests.get(name, epoch)?;
         let gate = ingest.gate.read();
-        // Check again inside the gate: a commit may have closed the ingest meanwhile.
+        // Check again after taking the gate, because a commit may have closed the ingest meanwhile.
         self.ingests.get(name, epoch)?;
         if records.is_empty() {
             return Err(BatchError::invalid("no record batch").into());
         }
-        // With too few in-sync replicas, stage nothing.
+        // This call fails if there are too few in-sync replicas. Nothing is staged then.
         partition.in_sync_followers()?;
         let led = partition.hold_led()?;
         let attempt = self.attempt_of(&ingest, partition, writer, attempt)?;
@@ -61,8 +61,8 @@ impl Replicas {
         Ok(rows)
     }
 
-    /// Stage records on a follower, on behalf of the partition's leader; allowed during a commit. Without records, only
-    /// return how many are staged.
+    /// Stage records on a follower, at the request of the partition's leader. This is allowed during a commit. Without
+    /// records, only return how many are staged.
     ///
     /// # Errors
     /// As [`Replicas::stage_records`].
@@ -108,7 +108,7 @@ impl Replicas {
     ) -> Result<i64, IngestError> {
         let mut staged = attempt.staged.lock();
         let staged = attempt.opened(&mut staged, &ingest.new.config, &self.ingests, now_ms)?;
-        // The directory exists, so the partition cannot move any more.
+        // The attempt's directory exists now, so the partition cannot move to another log directory.
         drop(held);
         if records.is_empty() {
             return Ok(staged.totals.rows);
@@ -120,7 +120,7 @@ impl Replicas {
             });
         }
         let done = self.stage_batches(ingest, attempt, staged, sequence, records, now_ms);
-        // Flush also after a refused batch: the batches before it are staged, and their file stays open until it is
+        // Flush even after a refused batch: the batches before it are staged, and their file stays open until it is
         // synced.
         let flushed = self.flush_in_time(attempt, staged);
         done?;
@@ -152,7 +152,7 @@ impl Replicas {
                     tip.partition
                 )));
             }
-            // The attempt's directory could not be created before the partition moved: start it in the new log
+            // The attempt has no directory yet, and the partition has moved: start the attempt in the new log
             // directory.
             Some(_) => {}
             None => {
@@ -193,7 +193,7 @@ impl Replicas {
             let rows = i64::from(header.last_offset_delta).saturating_add(1);
             position += size;
             if rows > 0 && next + rows <= staged.totals.rows {
-                // Staged by an earlier request whose response was lost.
+                // An earlier request staged these records, but its response was lost.
                 next += rows;
                 continue;
             }
@@ -246,7 +246,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Sync or request a sync once an attempt has many unflushed bytes or there are many attempts.
+    /// Sync the attempt, or request a sync, once it has many unflushed bytes or there are many attempts.
     fn flush_in_time(&self, attempt: &Attempt, staged: &mut StagedLog) -> Result<(), IngestError> {
         if staged.unflushed >= FLUSH_BYTES {
             staged.unflushed = 0;
@@ -256,7 +256,7 @@ impl Replicas {
             if flusher.waiting() < UNFLUSHED_FILES_MAX {
                 flusher.request(&staged.log);
             } else {
-                // The disk is slow, and files would open faster than they close, so flush here.
+                // The disk is slow, and files would open faster than they close. So flush on this thread.
                 staged.unflushed = 0;
                 staged.log.flush()?;
             }
@@ -266,8 +266,8 @@ impl Replicas {
 }
 
 impl NewIngest {
-    /// Return the rules for staged batches. A topic with LogAppendTime stamps batches when they are attached; until
-    /// then they keep the client's checksums.
+    /// Return the validation rules for staged batches. If the topic uses LogAppendTime, the attach stamps the batches;
+    /// until then they keep the client's checksums.
     fn staging_rules(&self, now_ms: i64) -> ProduceRules {
         let rules = self.config.produce_rules(true, now_ms);
         let stamped = rules.timestamp_type == TimestampType::LogAppendTime;

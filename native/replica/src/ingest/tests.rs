@@ -1,4 +1,4 @@
-//! Staging and committing on real logs, without a control plane.
+//! Staging and committing with real logs, without a control plane.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn staged_attached_and_remembered_across_restarts() {
             2 * data.len() as u64
         );
         assert_eq!(partition.log_end_offset(), 0);
-        // Dropped without a stop, as after kill -9.
+        // Drop the host without a stop, as after kill -9.
     }
     let host = host(&dirs);
     let partition = lead(&host, &ordered);
@@ -159,7 +159,7 @@ fn what_was_staged_before_a_restart_counts_at_once() {
     assert_eq!(ingests.admit(&ingest.name, 5, size, false, now), Ok(0));
     let refused = ingests.admit(&ingest.name, 5, size + 1, false, now);
     assert!(matches!(refused, Err(IngestError::Throttled { .. })));
-    // After opening it is counted once.
+    // After the attempt is opened, its records are counted once.
     assert_eq!(stage(&host, &partition, -7, -1, 2), Ok(4));
     assert_eq!(ingests.figures().staged_bytes, 3 * size);
     host.replicas
@@ -208,7 +208,7 @@ fn an_older_epoch_goes_and_orphans_are_collected() {
     assert!(topic.join("d-2").exists());
     assert!(!host.replicas.expire_ingest(&young.name, 2, NOW));
     for _ in 0..2 {
-        // Expire again, as if the control plane could not record the end.
+        // Expire the ingest again, as if the control plane could not record its end.
         assert!(host.replicas.expire_ingest(&young.name, 2, NOW + 1));
     }
     assert_eq!(stage(&young, 2), Err(IngestError::Unknown));
@@ -223,7 +223,7 @@ fn a_directory_that_refuses_does_not_keep_the_room_on_others() {
     let hex = ingest.name.topic_id.uuid().to_hex();
     let [one, two] = dirs.map(|dir| dir.join("ingest").join(&hex));
     let stage_in_both = || {
-        // A file in a directory's place cannot be removed as a directory.
+        // Put a file where a directory is expected; removing it as a directory fails.
         std::fs::create_dir_all(&one).expect("makes");
         std::fs::write(one.join("d-1"), "").expect("writes");
         std::fs::create_dir_all(two.join("d-1").join("p0")).expect("makes");
@@ -243,7 +243,7 @@ fn a_directory_that_refuses_does_not_keep_the_room_on_others() {
     assert_eq!(host.replicas.drop_ingest(&ingest.name, "d-1"), Ok(()));
     assert!(!one.exists());
 
-    // Collecting lists the ingests first; the list fails here.
+    // Make the listing of ingests fail, with which the collection begins.
     std::fs::create_dir_all(two.join("d-1").join("p0")).expect("makes");
     let ingests = one.parent().expect("has one");
     std::fs::remove_dir(ingests).expect("is empty");
@@ -334,7 +334,7 @@ fn a_commit_of_a_partition_that_the_topic_does_not_have_need_not_come_again() {
             .is_ok(),
         "it stayed open"
     );
-    // No partition of this topic is hosted: another broker may lead it.
+    // This broker hosts no partition of this topic, so another broker may lead it.
     let elsewhere = new(TopicId::random(), 1);
     open(&elsewhere);
     let away =
@@ -364,7 +364,7 @@ fn an_attempt_that_could_not_be_begun_follows_its_partition() {
         host.replicas
             .stage_records(&ingest.name, 5, 1, 1, partition, 0, &mut data.clone(), NOW)
     };
-    // As on a disk without space for a directory.
+    // Simulate a disk without space for a directory.
     std::fs::write(dirs[from].join("ingest"), "").expect("writes");
     let failed = stage(&partition);
     assert!(

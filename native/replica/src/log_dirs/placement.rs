@@ -1,7 +1,7 @@
-//! Placement of new partitions on log directories (JBOD). Pure.
+//! Placement of new partitions on log directories (JBOD). No I/O.
 
-/// Chooses the directory with the fewest partitions, the first among equals; each choice counts for the next. `counts`
-/// has the partitions of each directory, `None` if it is offline.
+/// Chooses the directory with the fewest partitions, or the first of several such directories. Each choice is counted
+/// for the next one. `counts` has the number of partitions of each directory, or `None` if it is offline.
 #[derive(Debug, Clone)]
 pub(crate) struct Placement {
     counts: Vec<Option<usize>>,

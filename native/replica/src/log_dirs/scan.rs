@@ -1,4 +1,4 @@
-//! Scan of all log directories at start: the location of each partition. Opens no log.
+//! Scan of all log directories at start, which finds the location of each partition. Opens no log.
 
 use std::path::PathBuf;
 
@@ -21,13 +21,13 @@ pub struct LocalPartition {
     pub partition: i32,
     /// Topic id from `partition.metadata`.
     pub topic_id: Option<TopicId>,
-    /// Why it must not be served.
+    /// Why the broker must not serve it, if there is a reason.
     pub problem: Option<String>,
 }
 
 impl LogDirs {
-    /// Scan all partition directories without opening a log. The list contains all directories, the table only the
-    /// usable ones.
+    /// Scan all partition directories without opening a log. The returned list contains all directories, the returned
+    /// table only the usable ones.
     pub(crate) fn scan(
         &self,
         report: &dyn Fn(&str),

@@ -1,4 +1,4 @@
-//! Completes moves between log directories that a crash interrupted, before the broker serves anything.
+//! Completes moves between log directories that a crash interrupted, before the broker serves any partition.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub(crate) fn settle(
         .into_iter()
         .partition(|one| one.moving == MoveState::Future);
     let mut futures: Vec<Option<ScannedDir>> = futures.into_iter().map(Some).collect();
-    // First settle finished moves: the copy at the destination becomes the partition, in whatever order the scan found
+    // First settle finished moves: the copy at the destination becomes the partition, in whichever order the scan found
     // the two directories.
     for mut one in others {
         match &one.moving {
@@ -74,8 +74,8 @@ pub(crate) fn settle(
 }
 
 enum MoveOutcome {
-    /// The directory is no longer the partition. The value is the copy that replaces it, if the copy was renamed just
-    /// now.
+    /// The directory is no longer the partition. The value is the copy that replaces it, if this call has renamed that
+    /// copy.
     Gone(Option<Box<ScannedDir>>),
     Stays,
 }

@@ -1,4 +1,5 @@
-//! Partition directories on disk that are not hosted: the scan at start found them, and they wait for an order.
+//! Partition directories on disk that the broker does not host. The scan at start found them, and they wait for an
+//! order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,16 +22,16 @@ pub(crate) struct ReplicaDir {
 /// opens, moves or removes them.
 #[derive(Debug, Default)]
 pub(crate) struct UnhostedReplicas {
-    /// Usually one directory for each id; several if an operator copied a directory, until the control plane sets the
-    /// copy aside.
+    /// Usually one directory for each id. There are several if an operator copied a directory, until the control plane
+    /// sets the copy aside.
     by_id: HashMap<TopicIdPartition, Vec<ReplicaDir>, BuildIdHasher>,
-    /// Incarnations by directory name: two log directories may hold the same name with two ids.
+    /// Topic ids by topic name and partition. Two log directories may have the same name with two ids.
     by_name: BTreeMap<(Arc<str>, i32), Vec<TopicId>>,
 }
 
 impl UnhostedReplicas {
-    /// Add a directory. If the table already has one for the same id, partition and name, return that one and do not
-    /// add.
+    /// Add a directory. If the table already has one for the same id, partition and name, do not add it, and return the
+    /// existing one.
     pub(crate) fn add(
         &mut self,
         tip: TopicIdPartition,

@@ -19,9 +19,9 @@ pub(crate) struct Attempt {
     pub(crate) staged: Mutex<Option<StagedLog>>,
     pub(crate) rows: AtomicI64,
     pub(crate) bytes: AtomicU64,
-    /// A write failed part-way: the next use reopens the log from disk.
+    /// Whether a write failed half way. The next use then opens the log again from disk.
     pub(crate) stale: AtomicBool,
-    /// Number of records that each other broker has staged, as far as this broker copied them.
+    /// Number of records that each other broker has staged, as far as this broker's copies show.
     pub(crate) copied: Mutex<BTreeMap<i32, i64>>,
 }
 
@@ -59,7 +59,7 @@ impl Attempt {
             || self.dir.has_staged(&self.place, self.writer, self.attempt)
     }
 
-    /// Return the staged log, opened from disk on the first use and after a failed write.
+    /// Return the staged log. The first use, and the first one after a failed write, opens it from disk.
     pub(crate) fn opened<'s>(
         &self,
         staged: &'s mut Option<StagedLog>,
@@ -99,7 +99,7 @@ impl Attempt {
                 unflushed: totals.bytes,
             });
         }
-        // Filled above if it was empty.
+        // `staged` was set above if it was empty.
         staged.as_mut().ok_or(IngestError::Unknown)
     }
 }

@@ -1,4 +1,4 @@
-//! Copies of staged records to the other replicas, so that any later leader has them as well.
+//! Copies of staged records to the other replicas, so that any later leader also has them.
 
 use std::fmt::Debug;
 
@@ -19,7 +19,7 @@ pub struct StagedChunk<'a> {
     pub attempt: i64,
     /// Number of the first record within the attempt.
     pub sequence: i64,
-    /// Whole batches; empty: only ask how many records are staged.
+    /// Complete batches. If empty, the request only asks how many records are staged.
     pub records: &'a [u8],
 }
 

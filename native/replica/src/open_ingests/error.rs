@@ -25,12 +25,12 @@ pub enum IngestError {
     /// A quota or limit is used up.
     #[error("{reason}")]
     Throttled {
-        /// The setting that refused it.
+        /// The setting whose limit is reached.
         reason: &'static str,
         /// Milliseconds after which the client may retry.
         wait_ms: i32,
     },
-    /// Earlier records are missing.
+    /// Records before those of the request are missing.
     #[error("the records begin at {got}, but {next} are staged")]
     Gap {
         /// Sequence of the first record in the request.
@@ -46,7 +46,7 @@ pub enum IngestError {
         /// The reason, as readable text.
         reason: String,
     },
-    /// The commit lists other records than those staged.
+    /// The commit lists records that differ from the staged ones.
     #[error("{0}")]
     Mismatch(String),
     /// The partition refused the request.

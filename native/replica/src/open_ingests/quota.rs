@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 
 use super::error::IngestError;
 
-/// An append is admitted if the bytes of all earlier ones will be paid for within this time.
+/// An append is admitted if the rate pays for all earlier bytes within this time.
 pub(super) const CREDIT: Duration = Duration::from_secs(1);
-/// Longest debt of one append, however low the rate: an append is admitted whole, and must not block all ingests until
-/// they expire.
+/// Longest time that the bytes of one append cost, even at a very low rate. An append is admitted completely, and must
+/// not block all ingests until they expire.
 const APPEND_MAX: Duration = Duration::from_secs(60);
-/// Wait time of clients when the staged bytes are used up: commits, aborts and expiry free space.
+/// How long clients wait when the limit of staged bytes is reached. Commits, aborts and expiry free space.
 const FULL_WAIT_MS: i32 = 1_000;
 
 /// The broker's ingest settings.
@@ -45,13 +45,13 @@ impl Default for IngestLimits {
     }
 }
 
-/// Admitted bytes, as the time that the rate needs to pay for them.
+/// The debt of admitted bytes: the time that the rate needs to pay for them.
 #[derive(Debug, Default)]
 pub(super) struct Debt {
     left: Duration,
-    /// Time of the last update. `None`: nothing was admitted yet.
+    /// Time of the last update. `None` if no bytes were admitted yet.
     since: Option<Instant>,
-    /// Rate used for `left`.
+    /// Rate at which `left` was computed.
     rate: u64,
 }
 
@@ -59,7 +59,7 @@ impl Debt {
     /// Return the remaining debt at `now`. A higher rate shortens it; a lower rate does not prolong it.
     pub(super) fn left(&mut self, rate: u64, now: Instant) -> Duration {
         if let Some(since) = self.since {
-            // Requests come from several threads, sometimes with a later `now` first.
+            // Requests come from several threads, so `now` may be earlier than in the previous call.
             self.left = self
                 .left
                 .saturating_sub(now.saturating_duration_since(since));
@@ -79,7 +79,7 @@ impl Debt {
         passed.is_none_or(|passed| passed >= self.left)
     }
 
-    /// Add bytes at the last rate.
+    /// Add the bytes of an append, at the last rate.
     pub(super) fn add(&mut self, bytes: u64) {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate.max(1));
         self.left += nanos_or_max(nanos).min(APPEND_MAX);
@@ -150,8 +150,8 @@ impl Quota {
         self.attempts_max.load(Relaxed)
     }
 
-    /// Admit `bytes` or refuse them; return how long the client must wait before the next append. `shared`: other
-    /// producers are active.
+    /// Admit `bytes` or refuse them. Return how long the client must wait before the next append. `shared` means that
+    /// other producers are active.
     pub(crate) fn admit(
         &self,
         bytes: u64,
@@ -255,7 +255,7 @@ mod tests {
     fn small_appends_in_quick_succession_add_up() {
         let (quota, at) = quota(limits(1_000_000, u64::MAX));
         let admitted = (0..10_000).filter(|ms| quota.admit(2_000, 0, false, at(*ms)).is_ok());
-        // 10 s, plus the credit.
+        // The rate admits this number of bytes in 10 s, plus the credit.
         let bytes = 2_000 * admitted.count();
         assert!((11_000_000..=11_010_000).contains(&bytes), "{bytes}");
     }

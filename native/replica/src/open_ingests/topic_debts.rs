@@ -1,4 +1,4 @@
-//! Ingest rate of one topic: `ingest.quota.topic.bytes.per.second`, as set when the ingest began.
+//! Ingest rate of one topic: the value of `ingest.quota.topic.bytes.per.second` when the ingest began.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::quota::{CREDIT, Debt, millis};
 #[derive(Debug, Default)]
 pub(super) struct TopicDebts(Mutex<HashMap<TopicId, Debt>>);
 
-/// Above this number of topics, paid debts are forgotten.
+/// Number of topics above which paid debts are forgotten.
 const REMEMBERED: usize = 1_000;
 
 impl TopicDebts {

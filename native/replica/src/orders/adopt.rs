@@ -1,5 +1,5 @@
-//! Adoption of directories without `partition.metadata` whose identity the control plane has established: they get the
-//! file and then wait for an order.
+//! Adoption of directories without `partition.metadata` whose identity the control plane has established. The broker
+//! writes the file; then the directories wait for an order.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use crate::log_dirs::ReplicaDir;
 use crate::{PartitionError, Replicas};
 
 impl Replicas {
-    /// Write the identity of each directory, durably, with two sync barriers for each log directory; return a result
-    /// for each. Blocks on the disk.
+    /// Write the identity of each directory durably, with two sync barriers for each log directory. Return a result for
+    /// each directory. Blocks on the disk.
     pub fn adopt(
         &self,
         directories: &[(PathBuf, TopicIdPartition)],

@@ -1,8 +1,8 @@
 //! LeaderAndIsr: host partitions and lead or follow, many at once.
 //!
-//! 1. Judge each order against the hosted partitions and the directories on disk → [`Step`].
+//! 1. Compare each order with the hosted partitions and the directories on disk, which gives a [`Step`].
 //! 2. Stage directories of older incarnations that a proven successor replaces.
-//! 3. Create missing directories together for each log directory, then open all logs in parallel.
+//! 3. Create the missing directories, all of a log directory together. Then open all logs in parallel.
 //! 4. Flush unflushed records of new leaders together, then give each partition its role.
 //! 5. Publish everything with one swap of the map.
 
@@ -53,7 +53,7 @@ impl Replicas {
                 (Step::Open(replica_dir), Some(Err(error))) => {
                     Ok(self.host_offline(order, replica_dir, &error, &mut unhosted))
                 }
-                // Earlier steps opened or refused all directories to create.
+                // All directories to open or create were opened or refused in earlier steps.
                 (Step::Open(_) | Step::Create(_), _) => Err(PartitionError::storage("not opened")),
             });
         }
@@ -94,8 +94,8 @@ impl Replicas {
         }
     }
 
-    /// Rename directories named by topic when the layout by id is configured. Never the reverse: an older broker could
-    /// not read the layout by id.
+    /// If the layout by id is configured, rename directories that are named by topic. The reverse never happens: older
+    /// brokers cannot read the layout by id, so an existing directory keeps it.
     fn relocate_directories(&self, orders: &[PartitionOrder], steps: &mut [Step]) {
         if self.config.layout != Layout::TopicId {
             return;
@@ -126,7 +126,7 @@ impl Replicas {
                 match (&mut steps[index], renamed) {
                     (Step::Open(replica_dir), Ok(name)) => replica_dir.directory = name,
                     (_, Ok(_)) => {}
-                    // The partition is served where it is; the next start retries.
+                    // The partition is served under its old directory name. The next start retries the rename.
                     (_, Err(error)) => self.report(&format!(
                         "cannot rename the directory of {}-{} to its topic id: {error}",
                         orders[index].topic, orders[index].tip.partition
@@ -136,7 +136,7 @@ impl Replicas {
         }
     }
 
-    /// Step 3, second half: open the logs. An entry is `Some` for each order with a log to open.
+    /// Step 3, second half: open the logs. The result has `Some` for each order with a log to open.
     fn open_logs(
         &self,
         orders: &[PartitionOrder],
@@ -179,7 +179,8 @@ impl Replicas {
         now_ms: i64,
     ) -> Result<Arc<Partition>, PartitionError> {
         let log_dir = Arc::clone(self.dirs.get(replica_dir.dir).online()?);
-        // Each order repeats this, so that the next one completes it after a crash. Never truncates a log with records.
+        // Each order repeats this step, so that the next order completes it after a crash. It never truncates a log
+        // that has records.
         if log.log_end_offset() < order.start_offset {
             if log.log_start_offset() < log.log_end_offset() {
                 let (end, start) = (log.log_end_offset(), order.start_offset);
@@ -205,8 +206,8 @@ impl Replicas {
         ))
     }
 
-    /// Host a partition whose log failed to open: it answers with the error. Its directory stays known, so that a later
-    /// order retries and a deletion stages it.
+    /// Host a partition whose log failed to open; it responds with that error. Its directory stays in the table, so
+    /// that a later order retries and a deletion stages it.
     fn host_offline(
         &self,
         order: &PartitionOrder,
@@ -218,7 +219,7 @@ impl Replicas {
             "{} of {}-{} is offline: {error}",
             replica_dir.directory, order.topic, order.tip.partition
         ));
-        // The entry was taken from the table just before: no other exists.
+        // The entry was just removed from the table, so the table has no other one.
         drop(unhosted.add(order.tip, replica_dir));
         let (topic, config) = (Arc::clone(&order.topic), Arc::clone(&order.config));
         let reason = Arc::from(error.to_string());
@@ -269,8 +270,8 @@ impl Replicas {
         roles.collect()
     }
 
-    /// Flush the recovered records of all new leaders at once. Their epochs begin only with their roles: until then a
-    /// partition may still follow and append.
+    /// Flush the recovered records of all new leaders together. Their epochs begin only when they take their roles;
+    /// until then a partition may still be a follower and append.
     fn prepare_leaders<'a>(&self, leaders: impl Iterator<Item = &'a Arc<Partition>>) {
         let unflushed: Vec<(usize, Arc<Log>)> = leaders
             .filter_map(|partition| Some((partition.dir()?, partition.log()?)))
@@ -283,7 +284,7 @@ impl Replicas {
     /// Flush records that a crash left in the page cache. Consumers may have read them before the crash, so the high
     /// watermark must not start below them.
     fn flush_recovered(&self, logs: &[(usize, Arc<Log>)]) {
-        // Request all flushes first, so that the flusher can batch them; then wait for each.
+        // Request all flushes before waiting for any of them, so that the flusher can batch them.
         for (dir, log) in logs {
             if let Ok(log_dir) = self.dirs.get(*dir).online() {
                 log_dir.flusher().request(log);
@@ -321,7 +322,7 @@ impl Replicas {
             })
             .collect();
         if !inserted.is_empty() {
-            // Load the map again: staging an older incarnation has changed it.
+            // Load the map again, because staging an older incarnation has changed it.
             let map = self.map.load().with(&[], inserted);
             self.map.store(Arc::new(map));
         }

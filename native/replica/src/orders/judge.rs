@@ -1,4 +1,4 @@
-//! Judgement of an order against the hosted partitions and the directories on disk.
+//! Decides what an order requires, from the hosted partitions and the directories on disk.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) enum Step {
 }
 
 impl Replicas {
-    /// Step 1, and the staging of step 2.
+    /// Carry out step 1, and stage directories of older incarnations (step 2).
     pub(super) fn judge(
         &self,
         order: &PartitionOrder,
@@ -48,14 +48,14 @@ impl Replicas {
             if partition.log().is_some() {
                 return Ok(Step::Hosted(Arc::clone(partition)));
             }
-            // The log failed to open before: try again.
+            // The log failed to open before. Try again.
         }
         self.retire_older(order, map, unhosted, now_ms)?;
         if let Some(replica_dir) = unhosted.take(tip) {
             return Ok(Step::Open(replica_dir));
         }
-        // The controller re-creates the replica before its staged files were removed, for example after a reassignment
-        // back. The replica catches up as after any absence.
+        // The controller re-creates the replica before its staged files are removed, for example after a reassignment
+        // back. The replica catches up as after any other downtime.
         if self.restore_locked(tip, &order.topic, unhosted)? {
             return unhosted
                 .take(tip)
@@ -63,11 +63,11 @@ impl Replicas {
                 .ok_or_else(|| PartitionError::storage("a restored directory is lost"));
         }
         if !order.is_new && self.dirs.any_offline() {
-            // The partition may be in a failed log directory (KAFKA-16234): an empty log here would lose data.
+            // The partition may be on the failed log directory (KAFKA-16234). A new, empty log would lose its data.
             return Err(PartitionError::storage("a log directory is offline"));
         }
         if !order.is_new && order.replicas.len() > 1 && order.isr.contains(&self.config.broker_id) {
-            // An in-sync replica with an empty log would make the others truncate theirs.
+            // Refuse, because the other replicas would truncate their logs to the empty log of an in-sync replica.
             return Err(PartitionError::Missing);
         }
         placement
@@ -77,7 +77,7 @@ impl Replicas {
     }
 
     /// Stage an older incarnation of the name if the order's leader epoch is above all its epochs. The controller
-    /// continues a name's epochs across incarnations, so a real successor always passes. Otherwise nothing is changed.
+    /// continues a name's epochs across incarnations, so a real successor always passes. Otherwise change nothing.
     fn retire_older(
         &self,
         order: &PartitionOrder,
@@ -103,7 +103,7 @@ impl Replicas {
         for id in unhosted.other_ids(&order.topic, order.tip) {
             if order.leader_epoch <= self.latest_epoch_on_disk(older(id), unhosted)? {
                 if unhosted.get(order.tip).is_some() {
-                    // The order's own directory exists, so the other directory proves nothing and stays.
+                    // The order's own directory exists, so the order does not replace this older incarnation. Keep it.
                     continue;
                 }
                 return Err(PartitionError::InconsistentTopicId);
@@ -126,7 +126,8 @@ impl Replicas {
         Ok(())
     }
 
-    /// Return the latest leader epoch of a directory that is not hosted, -1 if it has none. Does not modify it.
+    /// Return the latest leader epoch of a directory that is not hosted, or -1 if it has none. Does not modify the
+    /// directory.
     fn latest_epoch_on_disk(
         &self,
         tip: TopicIdPartition,
@@ -139,8 +140,8 @@ impl Replicas {
         Ok(log_dir.latest_epoch(&replica_dir.directory)?.unwrap_or(-1))
     }
 
-    /// Return the placement for new partitions, by the partitions in each directory. If all directories are cordoned,
-    /// any is allowed: the controller placed the partition on this broker.
+    /// Return the placement of new partitions, based on the number of partitions in each directory. If all directories
+    /// are cordoned, any of them may be chosen, because the controller placed the partition on this broker.
     pub(super) fn placement(
         &self,
         map: &TopicMap<Partition>,

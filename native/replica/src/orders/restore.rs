@@ -1,4 +1,5 @@
-//! Undelete and the write fence: partitions return from `deleting/`, or refuse appends before their deletion.
+//! Undelete and the write fence. An undelete moves partitions back from `deleting/`. The fence refuses appends before a
+//! deletion.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use crate::log_dirs::{ReplicaDir, UnhostedReplicas};
 use crate::{PartitionError, Replicas, Role};
 
 impl Replicas {
-    /// Move staged partitions back under a topic's name; return a result for each. The broker serves them after the
-    /// next order for them. Succeeds for partitions that are back already. Blocks on the disk.
+    /// Move staged partitions back under a topic's name. Return a result for each. The broker serves a partition after
+    /// the next order for it. Succeeds for partitions that were moved back before. Blocks on the disk.
     pub fn restore(
         &self,
         partitions: &[TopicIdPartition],
@@ -37,7 +38,7 @@ impl Replicas {
             if replica_dir.topic.as_ref() == Some(topic) {
                 return Ok(());
             }
-            // The directory was never staged and still has its former name: stage it first.
+            // The directory was never staged and still has its former name, so stage it first.
             if let Some(replica_dir) = unhosted.take(tip) {
                 self.stage(tip, replica_dir, unhosted, now_ms)?;
             }
@@ -66,7 +67,7 @@ impl Replicas {
                     directory,
                     topic: Some(Arc::clone(topic)),
                 };
-                // The caller checked that the table has no other entry.
+                // The caller has checked that the table has no other entry for this partition.
                 drop(unhosted.add(tip, replica_dir));
                 return Ok(true);
             }
@@ -74,8 +75,8 @@ impl Replicas {
         Ok(false)
     }
 
-    /// Write checkpoints with the values noted in restored directories. Must be called after their partitions were
-    /// opened.
+    /// Write the values that are noted in restored directories into the checkpoints. Call this after the partitions
+    /// were opened.
     pub(crate) fn settle_restored(&self) {
         for (at, dir) in self.dirs.iter().enumerate() {
             if let Ok(log_dir) = dir.online()
@@ -87,8 +88,8 @@ impl Replicas {
         }
     }
 
-    /// Stop serving deleted topics at once and wake their waiters. The logs stay open until they are stopped: a
-    /// deletion does not wait for the removal of files.
+    /// Stop serving deleted topics at once and wake their waiters. The logs stay open until a later order stops the
+    /// partitions, so that a deletion does not wait for the removal of files.
     pub fn retire(&self, topics: &[TopicId]) {
         let map = self.snapshot();
         for topic in topics.iter().filter_map(|id| map.topic(*id)) {

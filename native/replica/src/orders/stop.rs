@@ -11,15 +11,15 @@ use crate::log_dirs::{ReplicaDir, UnhostedReplicas};
 use crate::{Partition, PartitionError, Replicas, Role, StopOrder};
 
 impl Replicas {
-    /// Carry out a batch of orders; return a result for each. Succeeds for a partition that is not hosted. Blocks on
-    /// the disk.
+    /// Carry out a batch of orders. Return a result for each. An order for a partition that is not hosted succeeds.
+    /// Blocks on the disk.
     pub fn stop(&self, orders: &[StopOrder], now_ms: i64) -> Vec<Result<(), PartitionError>> {
         let mut unhosted = self.unhosted.lock();
         self.stop_locked(orders, &mut unhosted, now_ms)
     }
 
-    /// Like `stop`, for a caller that holds the lock. Order of steps: remove from the map (no new requests), change
-    /// roles (running requests end, waiters wake), close logs, rename directories.
+    /// Like `stop`, for a caller that holds the lock. The steps are: remove the partitions from the map (no new
+    /// requests), change their roles (running requests end, waiters wake), close the logs, rename the directories.
     pub(crate) fn stop_locked(
         &self,
         orders: &[StopOrder],
@@ -35,7 +35,7 @@ impl Replicas {
             .iter()
             .map(|order| {
                 if !seen.insert(order.tip) {
-                    // An earlier order in the request already stops the partition.
+                    // An earlier order of the same request already stops the partition.
                     return Ok(None);
                 }
                 let Some(partition) = map.partition(order.tip.topic_id, order.tip.partition) else {
@@ -88,8 +88,8 @@ impl Replicas {
         results
     }
 
-    /// Close the log of a stopped partition and put its directory back into the table. Directories to stage are left to
-    /// [`Replicas::stage_stopped`].
+    /// Close the log of a stopped partition and put its directory back into the table. [`Replicas::stage_stopped`]
+    /// handles the directories that must be staged.
     fn close_stopped(
         &self,
         partition: &Partition,
@@ -116,8 +116,8 @@ impl Replicas {
         closed.map_err(Into::into)
     }
 
-    /// Stage the directories of deleted partitions, all of a log directory together. A directory that cannot be staged
-    /// returns to the table.
+    /// Stage the directories of deleted partitions, all of a log directory together. If a directory cannot be staged,
+    /// put it back into the table.
     fn stage_stopped(
         &self,
         orders: &[StopOrder],
@@ -176,11 +176,11 @@ impl Replicas {
             directory,
             topic: Some(Arc::clone(partition.topic())),
         };
-        // A hosted partition is not in the table: no other entry exists.
+        // The table has no other entry for the partition, because hosted partitions are not in it.
         drop(unhosted.add(partition.tip(), replica_dir));
     }
 
-    /// Stage a directory whose log is closed. On failure it returns to the table.
+    /// Stage a directory whose log is closed. On failure, put it back into the table.
     pub(crate) fn stage(
         &self,
         tip: TopicIdPartition,

@@ -1,5 +1,5 @@
 //! Staged ingests that a leader has attached. Until an ingest is over, the leader announces it to the followers that
-//! have the same staged files, and they attach these files themselves at the same offsets. Other followers copy the
+//! have the same staged files, and these followers attach their own files at the same offsets. Other followers copy the
 //! records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +19,9 @@ pub(super) struct Attaches {
 
 /// How the next attach affects a replica's read.
 pub(super) enum NextAttach {
-    /// The replica attaches its staged files at this offset.
+    /// The replica attaches its own staged files at this offset.
     Here(AttachNotice),
-    /// The replica reads records up to this offset, then attaches.
+    /// The replica first reads the records up to this offset, then attaches its files.
     Below(i64),
 }
 
@@ -48,7 +48,8 @@ impl Attaches {
         self.any.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// Return the first attach at or after `offset` that the replica on `broker` must do itself; the log ends at `end`.
+    /// Return the first attach at or after `offset` that the replica on `broker` must carry out with its own files.
+    /// `end` is the log end.
     pub(super) fn next_attach(&self, broker: i32, offset: i64, end: i64) -> Option<NextAttach> {
         if !self.any.load(Ordering::Acquire) {
             return None;

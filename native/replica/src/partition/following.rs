@@ -1,9 +1,9 @@
-//! Follower side: what a follower fetches from its leader, and how it applies the response.
+//! The follower's side: its fetch requests to the leader, and how it applies the responses.
 //!
 //! A follower's log is a prefix of its leader's. Each fetch names the epoch of the follower's last record. If the
-//! leader has another history, it returns how far both agree (KIP-595's diverging epoch), and the follower truncates
-//! the rest. Each step holds `gate` for reading and checks the role under it: a response from an earlier leader never
-//! takes effect.
+//! leader's log differs, the leader returns the offset up to which both logs agree (KIP-595's diverging epoch), and the
+//! follower truncates the rest. Each step holds `gate` for reading and checks the role under it: a response from an
+//! earlier leader never takes effect.
 
 use std::task::Waker;
 
@@ -16,11 +16,11 @@ use crate::{EpochEnd, PartitionError, Role, check_leader_epoch};
 /// Position of a follower's next fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FetchFrom {
-    /// Epoch of the leadership that it follows.
+    /// Epoch of the leader that the follower follows.
     pub leader_epoch: i32,
     /// Log end offset.
     pub offset: i64,
-    /// Epoch of the last record before the offset; -1: no record.
+    /// Epoch of the last record before the offset, or -1 without a record.
     pub last_epoch: i32,
     /// Log start offset.
     pub log_start: i64,
@@ -29,7 +29,7 @@ pub struct FetchFrom {
 impl Partition {
     /// Return the next fetch position; `None` if the partition does not follow `leader` or has no usable log.
     pub fn fetch_from(&self, leader: i32) -> Option<FetchFrom> {
-        // Hold the gate: otherwise the log could already have the epoch of a leadership that has not begun.
+        // Hold the gate. Otherwise the log could already have an epoch whose leadership has not begun yet.
         let _gate = self.gate.read();
         let role = self.progress.role();
         let Role::Follower {
@@ -48,8 +48,8 @@ impl Partition {
         })
     }
 
-    /// Append the leader's response to a fetch from `asked`, unchanged; return the log end. Requests the flush; the
-    /// follower may claim the records only after it ([`Partition::may_claim`]).
+    /// Append the records in the leader's response to a fetch from `asked` without changes. Return the log end.
+    /// Requests a flush; only after it may the follower's fetches claim the records ([`Partition::may_claim`]).
     ///
     /// # Errors
     /// `NotLeader` if it no longer follows, `FencedLeaderEpoch`; `Corrupt` or `Batch` for damaged records; `Storage`,
@@ -74,8 +74,8 @@ impl Partition {
         Ok(end)
     }
 
-    /// Attach staged records at the offsets in the leader's response to a fetch from `asked`; return the log end.
-    /// Durable on return. Blocks on the disk.
+    /// Attach staged records at the offsets in the leader's response to a fetch from `asked`; return the log end. The
+    /// result is durable on return. Blocks on the disk.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`]; `Storage` also if the staged files differ from the leader's.
@@ -94,8 +94,8 @@ impl Partition {
         Ok(attached.end_offset)
     }
 
-    /// Return whether a fetch may claim everything below `offset`: in commit mode if it is flushed, else always. If
-    /// not, wake `waker` after the next flush or role change; only the last waker is kept.
+    /// Return whether a fetch may claim all records below `offset`: in commit mode if they are flushed, else always. If
+    /// not, wake `waker` after the next flush or role change. Only the last waker is kept.
     pub fn may_claim(&self, offset: i64, waker: &Waker) -> bool {
         let Some(log) = self.log() else { return false };
         self.is_safe(log, offset) || {
@@ -104,7 +104,7 @@ impl Partition {
         }
     }
 
-    /// Request a flush, for records that were unflushed at a restart: nothing else requests it.
+    /// Request a flush of records that were unflushed at a restart, because no append requests it.
     pub fn request_flush(&self) {
         if let Some(hosted) = &self.hosted {
             hosted.log_dir.flusher().request(&hosted.log);
@@ -138,8 +138,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Once the leader has answered, truncate the log at the first record that was damaged when the log was opened. The
-    /// next fetch copies the records from there again.
+    /// Truncate the log at the first record that was damaged when the log was opened; call this once the leader has
+    /// responded. The next fetch copies the records from that offset again.
     fn cut_behind_damage(&self, log: &Log, now_ms: i64) -> Result<(), PartitionError> {
         let Some(lost) = log.lost_from() else {
             return Ok(());
@@ -151,8 +151,9 @@ impl Partition {
         )))
     }
 
-    /// Truncate records that the leader does not have. `common` is the leader's response to a fetch from `asked`: the
-    /// leader's largest epoch up to the last epoch of this log, with its end. Return the log end. Durable on return.
+    /// Truncate records that the leader does not have. `common` is from the leader's response to a fetch from `asked`:
+    /// the leader's largest epoch that is not above the last epoch of this log, with its end. Return the log end.
+    /// Durable on return.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`].
@@ -164,8 +165,8 @@ impl Partition {
     ) -> Result<i64, PartitionError> {
         let (_gate, hosted) = self.followed(asked)?;
         let log = &hosted.log;
-        // End of that epoch in this log. The leader does not have the later epochs of this log. If this log lacks the
-        // epoch, an older one ends before it, and the next fetch compares that one.
+        // The end of that epoch in this log. The leader does not have the later epochs of this log. If this log lacks
+        // the epoch, an older epoch ends before it, and the next fetch compares the older one.
         let mine = log
             .end_offset_for(common.leader_epoch)
             .map_or(0, |(_, end)| end);
@@ -192,8 +193,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Like [`Partition::follows`], and check that the log end is still `asked.offset`: after a move the partition may
-    /// have another log, to which the response does not apply.
+    /// Like [`Partition::follows`], and check that the log end is still `asked.offset`. After a move between log
+    /// directories the partition may have another log, and the response does not apply to it.
     fn followed(
         &self,
         asked: &FetchFrom,

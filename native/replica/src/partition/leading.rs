@@ -1,4 +1,5 @@
-//! Leader side: appends, commits with the in-sync replicas, and the write fence of a topic that is about to be deleted.
+//! The leader's side: appends, commits with the in-sync replicas, and the write fence of a topic that is about to be
+//! deleted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,7 @@ use crate::{
 };
 
 impl Partition {
-    /// Return the current rules of `validate_produce` for this topic.
+    /// Return the topic's current rules for `validate_produce`.
     pub fn produce_rules(&self, zstd_allowed: bool, now_ms: i64) -> ProduceRules {
         self.progress.config().produce_rules(zstd_allowed, now_ms)
     }
@@ -52,7 +53,7 @@ impl Partition {
             .is_some_and(|log| !log.is_in_transaction(producer_id, epoch))
     }
 
-    /// Return the producers in the log; leader only.
+    /// Return the producers that the log knows; only the leader does.
     ///
     /// # Errors
     /// `NotLeader`, `Deleted`, `Storage`.
@@ -62,8 +63,8 @@ impl Partition {
         Ok(hosted.log.producers())
     }
 
-    /// Return the error for a client whose transaction coordinator could not confirm its transaction. Later batches of
-    /// the producer get the same error until it sends this batch again.
+    /// Return the error for a client whose transaction the coordinator could not confirm. Later batches of the producer
+    /// get the same error until the client sends this batch again.
     pub fn unconfirmed(&self, header: &BatchHeader, ending: bool, now_ms: i64) -> PartitionError {
         let error = PartitionError::Unconfirmed { ending };
         match IdempotentBatch::of(header) {
@@ -72,14 +73,14 @@ impl Partition {
         }
     }
 
-    /// Append as leader. `leader_epoch`: the epoch under which a coordinator loaded its state, -1: any. `required_acks`
-    /// -1 requires `min.insync.replicas`; the caller then waits on [`Partition::committed`]. In commit mode, requests
-    /// the flush of the batch; for a duplicate, the flush of the original.
+    /// Append as leader. `leader_epoch` is the epoch under which a coordinator loaded its state, or -1 for any. If
+    /// `required_acks` is -1, `min.insync.replicas` must be met, and the caller then waits on [`Partition::committed`].
+    /// In commit mode the function requests a flush of the batch, or of the original if the batch is a duplicate.
     ///
     /// # Errors
     /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `Deleted`, `NotEnoughReplicas`, `Storage`, and errors of
-    /// the producer state. If a batch fails with a retriable error, later batches of its producer fail with the same
-    /// error until that batch is appended.
+    /// the producer state. After a batch failed with a retriable error, later batches of its producer fail with the
+    /// same error until that batch is appended.
     pub fn append_from(
         &self,
         origin: AppendOrigin,
@@ -176,8 +177,8 @@ impl Partition {
     /// on return. Followers with the same staged files attach them at the same offsets. Blocks on the disk.
     ///
     /// # Errors
-    /// `NotLeader`, `Deleted`, `Storage`: the caller can retry. `Missing`: this broker does not have the plan and will
-    /// never get it.
+    /// `NotLeader`, `Deleted`, `Storage`: the caller can retry. `Missing` means that this broker does not have the plan
+    /// and will never get it.
     pub fn attach(
         &self,
         directory: &str,
@@ -213,8 +214,8 @@ impl Partition {
         Ok(attached)
     }
 
-    /// Stop announcing the ingest: followers that have not attached it copy its records. `left`: its files are still on
-    /// disk.
+    /// Stop announcing the ingest. Followers that have not attached it then copy its records. `left` means that the
+    /// ingest's files are still on disk.
     pub(crate) fn forget_attach(&self, directory: &str, left: bool) {
         if left {
             self.attaches.end(directory);
@@ -223,7 +224,7 @@ impl Partition {
         }
     }
 
-    /// Hold the partition while it is hosted here: its role and log directory do not change until the guard is dropped.
+    /// Return a guard that keeps the partition's role and log directory unchanged while the broker hosts it.
     ///
     /// # Errors
     /// `NotLeader` if it is stopped, `Deleted`, `Storage`.
@@ -235,7 +236,7 @@ impl Partition {
         }
     }
 
-    /// Return the other brokers that are, or may be, in the ISR; requires `min.insync.replicas`.
+    /// Return the other brokers that are, or may be, in the ISR. Fails if `min.insync.replicas` is not met.
     ///
     /// # Errors
     /// `NotLeader`, `Deleted`, `Storage`, `NotEnoughReplicas`.
@@ -249,8 +250,8 @@ impl Partition {
         Ok(others)
     }
 
-    /// Hold the partition while this broker leads it: its role and log directory do not change until the guard is
-    /// dropped. Moves rely on it: they must see all staged records.
+    /// Return a guard that keeps the partition's role and log directory unchanged while this broker leads it. Without
+    /// the guard, a move to another log directory could miss staged records.
     ///
     /// # Errors
     /// `NotLeader`, `Deleted`, `Storage`.
@@ -268,8 +269,8 @@ impl Partition {
         self.led(&self.progress.role()).map(|_| ())
     }
 
-    /// Return a future that is ready once `appended` is committed (high watermark above its last offset), or with the
-    /// reason why it never will be. Dropping it removes the waiter.
+    /// Return a future for the commit of `appended`. It is ready once the high watermark is above its last offset, or
+    /// with the reason why that will never happen. Dropping the future removes the waiter.
     pub fn committed(&self, appended: &AppendInfo) -> Commit {
         Commit::new(
             Arc::clone(&self.progress),
@@ -278,16 +279,16 @@ impl Partition {
         )
     }
 
-    /// Return a future for the commit of all current records, if only this broker's flush is missing; otherwise `None`.
-    /// Consumers see records acknowledged with acks=1 only after that flush.
+    /// Return a future for the commit of all current records if only this broker's flush is missing, otherwise `None`.
+    /// Only after that flush do consumers see records that were acknowledged with acks=1.
     pub fn flush_under_way(&self) -> Option<Commit> {
         let step_downs = self.progress.step_downs();
         let end = self.progress.after_flush(self.log()?)?;
         Some(Commit::new(Arc::clone(&self.progress), end - 1, step_downs))
     }
 
-    /// Set or clear the write fence, which refuses appends with `NotLeader` (retriable). On return no append is under
-    /// way: the log end is constant while the partition is fenced.
+    /// Set or clear the write fence, which refuses appends with `NotLeader` (retriable). On return no append is
+    /// running, and the log end stays constant while the fence is set.
     pub fn set_fenced(&self, fenced: bool) {
         self.fenced.store(fenced, Ordering::Release);
         drop(self.gate.write());

@@ -1,4 +1,4 @@
-//! Reads for Fetch, ListOffsets and OffsetForLeaderEpoch, and waiting for new data. Takes no lock.
+//! Reads for Fetch, ListOffsets and OffsetForLeaderEpoch, and waiting for new data. No read takes a lock.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -22,7 +22,8 @@ impl Partition {
         self.read_as(None, fetch)
     }
 
-    /// Like [`Partition::read`]; for a `replica`, stop at staged records that it attaches itself.
+    /// Like [`Partition::read`], but a read for a `replica` stops at staged records that the replica attaches from its
+    /// own files.
     fn read_as(
         &self,
         replica: Option<i32>,
@@ -58,8 +59,8 @@ impl Partition {
             diverging: None,
             attach: None,
         };
-        // The last stable offset is raised first, and stable records are committed, so the high watermark is at least
-        // that offset. The log start may have moved before.
+        // The last stable offset is raised before the high watermark, and stable records are committed. So return a
+        // high watermark of at least that offset. The log start may also have passed it.
         read.last_stable_offset = self.progress.last_stable.get().max(read.log_start_offset);
         read.high_watermark = read.high_watermark.max(read.last_stable_offset);
         let log_end = log.log_end_offset();
@@ -88,7 +89,7 @@ impl Partition {
             return Err(self.out_of_range(log, fetch.offset));
         }
         let mut limit = read.bound;
-        // The log end was read before this, so every attach below it is known.
+        // The log end was read before, so the list has every attach below it.
         match replica.and_then(|replica| self.attaches.next_attach(replica, fetch.offset, log_end))
         {
             None => {}
@@ -150,7 +151,7 @@ impl Partition {
             self.give_up(damage);
         }
         let read = read?;
-        // The follower fetches the same offset again, perhaps because it rejected the records.
+        // The follower fetches the same offset again, perhaps because it rejected the records. Check them for damage.
         if read.records.len > 0
             && self.progress.gives(follower.broker, fetch.offset)
             && leader.isr.len() > 1
@@ -180,8 +181,9 @@ impl Partition {
     }
 
     /// Return the lag of a consumer at `offset`: the number of records up to the high watermark, and the first
-    /// timestamp (in milliseconds) of the batch with the next record, -1 if there is none. `None` if the partition is
-    /// not hosted, or lags the start of its epoch. Reads index and log files.
+    /// timestamp (in milliseconds) of the batch with the consumer's next record, or -1 if there is none. Return `None`
+    /// if the broker does not host the partition, or its high watermark is below the start of its leader epoch. Reads
+    /// index and log files.
     pub fn lag(&self, offset: i64) -> Option<(i64, i64)> {
         const HEADER_BYTES: usize = 61;
         const FIRST_TIMESTAMP: core::ops::Range<usize> = 27..35;
@@ -206,7 +208,7 @@ impl Partition {
     }
 
     /// Wake `waker` once when data beyond `bound` (from the last read) becomes readable at `isolation`, or when the
-    /// partition stops. `None`: do not wait, but read again now.
+    /// partition stops. If the result is `None`, the caller must read again now instead of waiting.
     pub fn watch(&self, isolation: Isolation, bound: i64, waker: &Waker) -> Option<Registration> {
         let watched = match isolation {
             Isolation::ReadUncommitted => &self.progress.high_watermark,
@@ -214,13 +216,14 @@ impl Partition {
             Isolation::LogEnd => &self.progress.log_end,
         };
         let registration = watched.register(bound, waker)?;
-        // A stop stores the role and then wakes: either it wakes this waiter or this check sees the role.
+        // A stop stores the role before it wakes waiters. So it either wakes this waiter, or this check sees the new
+        // role.
         let role = self.progress.role();
         matches!(**role, Role::Leader(_) | Role::Follower { .. }).then_some(registration)
     }
 
-    /// Return whether this broker leads, but its high watermark has not reached the start of its leader epoch: clients
-    /// may have been told a higher one by an earlier leader (KIP-207).
+    /// Return whether this broker leads, but its high watermark has not reached the start of its leader epoch. An
+    /// earlier leader may have returned a higher one to clients (KIP-207).
     pub fn lags_epoch_start(&self) -> bool {
         let role = self.progress.role();
         role.leader().is_ok_and(|leader| self.lags(leader))
@@ -230,7 +233,7 @@ impl Partition {
         self.progress.high_watermark.get() < leader.start_offset
     }
 
-    /// ListOffsets. Reads index and log files for timestamps: call it on the thread pool.
+    /// ListOffsets. For timestamps it reads index and log files, so call it on the thread pool.
     ///
     /// # Errors
     /// As [`Partition::read`]. `OffsetNotAvailable` if the answer to a client depends on records that may be committed,
@@ -273,7 +276,7 @@ impl Partition {
                     leader_epoch,
                 });
             }
-            // A record above the watermark may be committed and have a larger timestamp.
+            // A record above the high watermark may be committed and have a larger timestamp.
             OffsetSpec::MaxTimestamp if lags => log
                 .max_timestamp_offset(leader.start_offset)?
                 .filter(|found| found.offset < bound),

@@ -1,11 +1,12 @@
-//! Batches that a producer will retry. A client sends several requests at once. If the first fails with a retriable
-//! error and the partition accepts appends before the second, the second is out of sequence; it gets the error of the
-//! first. On `OUT_OF_ORDER_SEQUENCE_NUMBER`, librdkafka would bump its epoch and resend everything not acknowledged,
-//! including batches already in the log: duplicates.
+//! Refused batches that a producer will retry. A client sends several requests at once. If the first fails with a
+//! retriable error and the partition accepts appends again before the second arrives, the second is out of sequence.
+//! The partition returns the first request's error for it. With `OUT_OF_ORDER_SEQUENCE_NUMBER` instead, librdkafka
+//! would bump its epoch and resend all unacknowledged batches, which would duplicate those already in the log.
 //!
-//! A leader reports a sequence gap only if it is real. A paused leader that was replaced lacks its successor's records
-//! and sees a gap where there is none; reporting it would end the producer. So a leader first answers `NotLeader`. It
-//! reports the gap only after all in-sync followers have fetched since: then no other broker leads.
+//! A leader reports a sequence gap only if it is real. A leader that was paused and replaced lacks its successor's
+//! records, so it sees a gap where there is none, and reporting the gap would end the producer. So a leader first
+//! returns `NotLeader`. It reports the gap only after all in-sync followers have fetched since then, which proves that
+//! no other broker leads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +18,7 @@ use pybroker_model::BatchHeader;
 use crate::PartitionError;
 use crate::progress::Progress;
 
-/// Producers remembered for each partition; others get the gap error at once.
+/// Maximum number of producers remembered for each partition. Others get the gap error at once.
 const PRODUCERS_MAX: usize = 1_000;
 /// Milliseconds within which a refused producer must retry.
 const REMEMBERED_MS: i64 = 60_000;
@@ -37,7 +38,7 @@ struct FirstRefusal {
     sequence: i32,
     reason: PartitionError,
     until_ms: i64,
-    /// If the batch had a sequence gap: number of the last follower request before the gap was first seen.
+    /// Set if the batch had a sequence gap: the number of the last follower request before the gap was first seen.
     gap: Option<u64>,
 }
 
@@ -63,12 +64,12 @@ impl IdempotentBatch {
 }
 
 impl RefusedBatches {
-    /// Forget the refusal of this batch, or of an earlier one of its producer: the batch is in the log.
+    /// Forget the refusal of this batch, or of an earlier batch of its producer, because the batch is in the log.
     #[inline]
     pub(super) fn appended(&self, batch: IdempotentBatch) {
         if self.any.load(Ordering::Acquire) {
             let mut batches = self.batches.lock();
-            // A duplicate of an earlier batch is no evidence about the refused one.
+            // A duplicate of a batch before the refused one says nothing about the refused one.
             let come = |first: &FirstRefusal| {
                 batch.sequence == first.sequence || batch.follows(first.sequence)
             };
@@ -79,9 +80,9 @@ impl RefusedBatches {
         }
     }
 
-    /// Return the refusal for a batch that the log would accept although an earlier one was refused and will be
-    /// retried: the log alone cannot see that a batch is missing. `expects_next`: the log knows the producer's next
-    /// sequence and refuses any other.
+    /// If an earlier batch of the producer was refused and will be retried, return that refusal for this batch,
+    /// although the log would accept it. The log alone cannot detect that a batch is missing. `expects_next` means that
+    /// the log knows the producer's next sequence and refuses any other.
     pub(super) fn of_earlier(
         &self,
         batch: IdempotentBatch,

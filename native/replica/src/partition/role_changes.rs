@@ -1,4 +1,4 @@
-//! Role changes. Each holds the gate for writing: no append is under way.
+//! Role changes. Each holds the gate for writing, so that no append is running.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ impl Partition {
             });
         }
         if leader.leader_epoch > current {
-            // Ingests that earlier leaders attached and that followers may not have yet.
+            // Announce the ingests that earlier leaders attached and that followers may lack.
             self.attaches
                 .set(hosted.log.attached(hosted.log_dir.path())?);
             hosted.log.begin_epoch(leader.leader_epoch)?;
@@ -71,8 +71,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Return whether this replica declines the leadership, because records were damaged when its log was opened and
-    /// another replica may have them. It declines only once: a second order means that no better replica exists.
+    /// Return whether this replica declines the leadership because records were damaged when its log was opened and
+    /// another replica may have them. It declines only once: a second order means that there is no better replica.
     pub(crate) fn declines_to_lead(&self, isr: &[i32]) -> bool {
         let damaged = self.log().is_some_and(|log| log.lost_from().is_some());
         damaged && isr.len() > 1 && !self.declined.swap(true, Ordering::AcqRel)
@@ -87,8 +87,8 @@ impl Partition {
         });
     }
 
-    /// Go offline because the data is damaged: another replica must lead. This replica serves nothing until its log is
-    /// opened again.
+    /// Go offline because the data is damaged, so that another replica becomes leader. This replica serves no requests
+    /// until its log is opened again.
     pub(super) fn give_up(&self, reason: &str) {
         self.go_offline(&Arc::from(reason));
         self.proposals.give_up(self.tip);
@@ -116,8 +116,8 @@ impl Partition {
         }
     }
 
-    /// Hand the partition over: `work` runs while appends are blocked, and gets the role for the successor. Afterwards
-    /// this instance no longer leads; if `work` fails it keeps its role.
+    /// Hand the partition over to another instance. `work` runs while appends are blocked, and receives the role for
+    /// that instance. Afterwards this instance no longer leads; if `work` fails, it keeps its role.
     pub(crate) fn hand_over<T, E>(&self, work: impl FnOnce(&Role) -> Result<T, E>) -> Result<T, E> {
         let gate = self.gate.write();
         let role = self.progress.role();

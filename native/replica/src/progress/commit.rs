@@ -1,4 +1,4 @@
-//! A produce that waits for its commit.
+//! A Produce request that waits for its commit.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::{Progress, Registration};
 use crate::PartitionError;
 
-/// Future that is ready when an append is committed; see `Partition::committed`.
+/// A future that is ready when an append is committed; see `Partition::committed`.
 #[derive(Debug)]
 #[must_use]
 pub struct Commit {
@@ -22,7 +22,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// `step_downs`: value of `progress` when the record was appended.
+    /// Create the future. `step_downs` is the value of `progress` when the record was appended.
     pub(crate) fn new(progress: Arc<Progress>, last_offset: i64, step_downs: u64) -> Self {
         Self {
             progress,
@@ -44,8 +44,8 @@ impl Commit {
         }
     }
 
-    /// Return the result if it is known already; otherwise call `callback` once, on the thread that decides it, without
-    /// polling. `callback` may run before this returns.
+    /// Return the result if it is already known. Otherwise call `callback` once with it, without polling, on the thread
+    /// that determines the result. `callback` may run before this function returns.
     pub fn tell<T>(self, callback: T) -> Option<Result<(), PartitionError>>
     where
         T: FnOnce(Result<(), PartitionError>) + Send + 'static,
@@ -60,9 +60,10 @@ impl Commit {
 
 /// A commit that is its own waker: the thread that raises the high watermark polls it.
 struct CommitNotifier<C, T> {
-    /// `None` once decided. Only one thread polls at a time and holds it.
+    /// The commit and its callback; `None` once the result is known. Only one thread polls at a time and holds this
+    /// lock.
     waits: Mutex<Option<(C, T)>>,
-    /// Wake-ups since the last poll began; above 0, a thread is polling.
+    /// Number of wake-ups since the last poll began. Above 0, a thread is polling.
     woken: AtomicUsize,
 }
 
@@ -81,7 +82,7 @@ where
 
     fn look(self: &Arc<Self>) {
         if self.woken.fetch_add(1, Ordering::AcqRel) > 0 {
-            // Another call is polling, perhaps in this thread; it polls once more.
+            // Another call is polling, perhaps on this thread. It will poll once more.
             return;
         }
         let waker = Waker::from(Arc::clone(self));
@@ -97,7 +98,7 @@ where
                 if let Some((_, callback)) = callback {
                     callback(decided);
                 }
-                // The count stays above 0: no thread polls again.
+                // The count stays above 0, so that no thread polls again.
                 return;
             }
             drop(waits);
@@ -140,14 +141,15 @@ impl Future for Commit {
             .progress
             .high_watermark
             .register(this.last_offset, context.waker());
-        // Check again after registering: an earlier stop did not wake this waiter.
+        // Check again after registering, because an earlier stop did not wake this waiter.
         match this.try_get() {
             Some(decided) => {
                 this.registration = None;
                 Poll::Ready(decided)
             }
             None if this.registration.is_none() => {
-                // The watermark passed the offset between the two checks and went back (a truncation): poll again.
+                // The high watermark passed the offset between the two checks and then went back (a truncation), so
+                // poll again.
                 context.waker().wake_by_ref();
                 Poll::Pending
             }

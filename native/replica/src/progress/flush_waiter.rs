@@ -1,16 +1,17 @@
-//! The waiter on the next flush of a follower's log. There is at most one: the fetcher thread.
+//! The waiter for the next flush of a follower's log. There is at most one: the fetcher thread.
 
 use std::task::Waker;
 
 use parking_lot::Mutex;
 use pybroker_storage::WakerBatch;
 
-/// A slot for one waker.
+/// A place for one waker.
 #[derive(Debug, Default)]
 pub(crate) struct FlushWaiter(Mutex<Option<Waker>>);
 
 impl FlushWaiter {
-    /// Set the waker, to be woken once. Check the condition again afterwards: earlier events do not wake it.
+    /// Set the waker, which is woken once. The caller must check its condition again afterwards, because earlier events
+    /// do not wake it.
     pub(crate) fn set(&self, waker: &Waker) {
         *self.0.lock() = Some(waker.clone());
     }
@@ -20,7 +21,7 @@ impl FlushWaiter {
         self.wake_with(&mut WakerBatch::default());
     }
 
-    /// Collect the waiter, to be woken with others.
+    /// Add the waiter to `woken`, which wakes it with others.
     pub(crate) fn wake_with(&self, woken: &mut WakerBatch) {
         let waiting = self.0.lock().take();
         if let Some(waker) = waiting {

@@ -1,9 +1,11 @@
-//! In-sync replicas of a leader, and the log end that all of them have reached. Pure: offsets and time come in.
+//! In-sync replicas of a leader, and the log end that all of them have reached. Without I/O: the caller passes offsets
+//! and the time.
 //!
 //! The controller owns the ISR. The leader proposes changes, and a proposal counts once the controller has written it.
-//! Until the response arrives, either set may be in force. So a record is committed only when the members of both sets
-//! have it (KIP-497): a joining replica counts from the moment it is proposed, a leaving one counts until it has left.
-//! A leader cut off from the controller can never shrink its ISR and continue alone.
+//! Until the response arrives, the leader does not know which of the two sets is valid. So a record is committed only
+//! when the members of both sets have it (KIP-497): a joining replica counts as soon as it is proposed, and a leaving
+//! one until the controller has removed it. A leader that cannot reach the controller can never shrink its ISR and
+//! continue alone.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +14,11 @@ use std::time::{Duration, Instant};
 pub struct Member {
     /// Broker id.
     pub broker: i32,
-    /// Broker epoch; -1: not known, for the leader itself and for members that have not fetched yet.
+    /// Broker epoch. -1 if unknown: for the leader itself, and for members that have not fetched yet.
     pub broker_epoch: i64,
 }
 
-/// A change of the ISR that the leader asks of the controller.
+/// A change of the ISR that the leader proposes to the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     /// The new ISR, the leader included.
@@ -40,18 +42,19 @@ pub(super) struct InSync {
 struct Follower {
     broker: i32,
     broker_epoch: i64,
-    /// Log end claimed by its last fetch offset; records below are on its disk (in commit mode).
+    /// Log end that the follower's last fetch offset claimed. Records below it are on the follower's disk (in commit
+    /// mode).
     end: Option<i64>,
-    /// The last time at which the follower had all records that the leader had at that time. `None`: never in this
-    /// leadership.
+    /// The last time at which the follower had all records that the leader had at that time. `None` if it never had
+    /// them in this leadership.
     caught_up: Option<Instant>,
     last_fetch: Option<Instant>,
     leader_end_at_last_fetch: i64,
-    /// First offset of the last records sent to it.
+    /// First offset of the last records that the leader sent to the follower.
     given_from: Option<i64>,
-    /// Arrival time of its last request.
+    /// Arrival time of the follower's last request.
     last_request: Option<Instant>,
-    /// Numbers of its last two requests, the later first; 0: none.
+    /// Numbers of the follower's last two requests, the later one first; 0 if there was none.
     requests: [u64; 2],
 }
 
@@ -78,12 +81,12 @@ pub(super) enum Claim {
     Noted,
     /// The broker is not a replica of the partition.
     Stranger,
-    /// The request has an older broker epoch: its claims are void.
+    /// The request has an older broker epoch, so its claims are ignored.
     Stale,
 }
 
 impl InSync {
-    /// Start with no fetches seen. Members have `replica.lag.time.max.ms` from `now` to fetch.
+    /// Start without any fetch seen. From `now`, ISR members have `replica.lag.time.max.ms` to fetch.
     #[must_use]
     pub(super) fn new(
         leader: i32,
@@ -132,8 +135,8 @@ impl InSync {
         if offset >= leader_end {
             follower.caught_up = follower.caught_up.max(Some(now));
         } else if offset >= follower.leader_end_at_last_fetch {
-            // The follower has everything up to the leader's end at the follower's last fetch. So it can be in sync
-            // even if the leader never pauses.
+            // The follower has all records up to the leader's end as of the follower's previous fetch. So it can be in
+            // sync even if the leader never pauses.
             follower.caught_up = follower.caught_up.max(follower.last_fetch);
         }
         follower.end = Some(offset);
@@ -142,7 +145,7 @@ impl InSync {
         Claim::Noted
     }
 
-    /// Record the arrival of a follower's request; `number` is that of its first evaluation.
+    /// Record the arrival of a follower's request. `number` was assigned at its first evaluation.
     pub(super) fn came(&mut self, broker: i32, received: Instant, number: u64) {
         let mut followers = self.followers.iter_mut();
         if let Some(follower) = followers.find(|known| known.broker == broker)
@@ -153,9 +156,9 @@ impl InSync {
         }
     }
 
-    /// Return whether all other replicas that are, or may be, in sync sent a request after this number. Each has one
-    /// request under way, and the first to arrive may have waited for a paused leader: only the second was surely sent
-    /// afterwards.
+    /// Return whether all other replicas that are, or may be, in sync have sent a request after the one with this
+    /// number. Each follower has one request in flight, and the first one to arrive may have waited while the leader
+    /// was paused. So only the second one was certainly sent afterwards.
     pub(super) fn all_came_since(&self, number: u64) -> bool {
         self.followers
             .iter()
@@ -163,7 +166,8 @@ impl InSync {
             .all(|follower| follower.requests[1] > number)
     }
 
-    /// Record that a follower gets records from `offset`; return whether it got them before and fetches them again.
+    /// Record that a follower receives records from `offset`. Return whether it received them before and fetches them
+    /// again.
     pub(super) fn gives(&mut self, broker: i32, offset: i64) -> bool {
         let mut followers = self.followers.iter_mut();
         let Some(follower) = followers.find(|known| known.broker == broker) else {
@@ -172,8 +176,9 @@ impl InSync {
         follower.given_from.replace(offset) == Some(offset)
     }
 
-    /// Return the smallest end of all replicas that are, or may be, in sync; `local_end` is the leader's own (its
-    /// flushed end in commit mode). `None` until all have fetched: the high watermark stays where it is.
+    /// Return the smallest log end of all replicas that are, or may be, in sync. `local_end` is the leader's own end
+    /// (its flushed end in commit mode). Return `None` until all of them have fetched, so that the high watermark stays
+    /// unchanged.
     #[must_use]
     pub(super) fn minimum(&self, local_end: i64) -> Option<i64> {
         self.followers
@@ -184,7 +189,7 @@ impl InSync {
             })
     }
 
-    /// Return the most advanced member for which `wanted` holds and which has everything below `offset`.
+    /// Return the most advanced member for which `wanted` holds and that has all records below `offset`.
     pub(super) fn most_advanced(&self, offset: i64, wanted: impl Fn(i32) -> bool) -> Option<i32> {
         let members = self.followers.iter();
         let wanted = members.filter(|known| {
@@ -223,7 +228,8 @@ impl InSync {
     }
 
     /// Propose to add a follower that has just fetched, if it has all committed records and all records of older
-    /// leaders (`epoch_start`: start of this leadership). `None` while another proposal is under way.
+    /// leaders. `epoch_start` is the log end when this leadership began. Return `None` while another proposal is
+    /// pending.
     pub(super) fn expand(
         &mut self,
         broker: i32,
@@ -242,8 +248,8 @@ impl InSync {
         Some(self.propose(isr))
     }
 
-    /// Propose to remove a member that has just fetched from below the high watermark: it has lost records and must not
-    /// be elected until it has copied them again. `None` while another proposal is under way.
+    /// Propose to remove a member that has just fetched from below the high watermark. It has lost records and must not
+    /// be elected until it has copied them again. Return `None` while another proposal is pending.
     pub(super) fn without_who_lost(
         &mut self,
         broker: i32,
@@ -309,7 +315,8 @@ impl InSync {
         proposal
     }
 
-    /// Apply the controller's state for this leadership, from a response or an order; return false if it is not newer.
+    /// Apply the controller's state for this leadership, from a response or an order. Return false if the state is not
+    /// newer.
     pub(super) fn written(&mut self, isr: &[i32], version: i32) -> bool {
         if version <= self.version {
             return false;
@@ -320,15 +327,15 @@ impl InSync {
         true
     }
 
-    /// Drop the proposal for `version`: the controller refused it and will never write it. Until that is certain, the
-    /// proposal stays.
+    /// Drop the proposal for `version`, which the controller refused and will never write. Call this only when that is
+    /// certain.
     pub(super) fn refused(&mut self, version: i32) {
         if version == self.version {
             self.proposed = None;
         }
     }
 
-    /// Replace the replicas (reassignment); keep the state of remaining ones.
+    /// Replace the replicas (reassignment). Replicas that remain keep their state.
     pub(super) fn set_replicas(&mut self, replicas: &[i32]) {
         self.followers
             .retain(|known| replicas.contains(&known.broker));

@@ -7,7 +7,7 @@ use pybroker_model::TopicIdPartition;
 
 use super::Proposal;
 
-/// A proposal and the leadership that makes it.
+/// A proposal, with the partition and the leader epoch of the leader that makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IsrProposal {
     /// The partition.
@@ -18,7 +18,8 @@ pub struct IsrProposal {
     pub proposal: Proposal,
 }
 
-/// Proposals waiting to be taken. Bounded: a partition makes none while one is under way.
+/// Proposals that wait for the control plane. Their number is bounded, because a partition makes no other proposal
+/// while one is pending.
 #[derive(Default)]
 pub struct Proposals {
     waiting: Mutex<Vec<IsrProposal>>,
@@ -36,9 +37,9 @@ impl std::fmt::Debug for Proposals {
 }
 
 impl Proposals {
-    /// Register `wake`, called on any thread when there is something to take; it must not block. Call once.
+    /// Register `wake`, which is called on any thread when a proposal is waiting, and must not block. Call this once.
     pub fn on_waiting(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        // A second callback would never be called: the control plane has one owner.
+        // The control plane is the only receiver. A second callback would never be called.
         assert!(self.wake.set(wake).is_ok(), "proposals have an owner");
     }
 
@@ -47,7 +48,7 @@ impl Proposals {
         std::mem::take(&mut *self.waiting.lock())
     }
 
-    /// Take all partitions whose local leader found its own data damaged.
+    /// Take all partitions whose leader on this broker found its own data damaged.
     pub fn take_given_up(&self) -> Vec<TopicIdPartition> {
         std::mem::take(&mut *self.given_up.lock())
     }

@@ -1,10 +1,11 @@
-//! Waiters on an offset of a partition: produces wait for their commit, fetches for bytes.
+//! Waiters for an offset of a partition. Produce requests wait for their commit, Fetch requests for new records.
 //!
 //! A waiter names an offset and is woken once, when the watched value exceeds it. Smaller values and other waiters do
 //! not wake it. Dropping a registration removes the waiter.
 //!
 //! No wake-up is lost because both sides write before they read, in one total order (`SeqCst`): the publisher stores
-//! the value, then reads `count`; the waiter raises `count`, then reads the value. One of the two sees the other.
+//! the value, then reads `count`; the waiter raises `count`, then reads the value. So at least one of the two sees the
+//! other's write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
@@ -13,11 +14,11 @@ use std::task::Waker;
 use parking_lot::Mutex;
 use pybroker_storage::WakerBatch;
 
-/// A value that only grows (until it is closed), and the waiters on it.
+/// A value that only grows (until it is closed), and the waiters for it.
 #[derive(Debug)]
 pub struct WatchedOffset {
     value: AtomicI64,
-    /// Number of waiters in the list; the publisher takes the lock only if it is not 0.
+    /// Number of waiters in the list. The publisher takes the lock only if it is not 0.
     count: AtomicUsize,
     list: Mutex<List>,
 }
@@ -35,7 +36,7 @@ struct Waiter {
     waker: Waker,
 }
 
-/// Capacity above which an empty list returns its memory after a burst.
+/// Capacity above which an empty list frees its memory after a burst.
 const CAPACITY_KEPT: usize = 64;
 
 impl WatchedOffset {
@@ -61,7 +62,7 @@ impl WatchedOffset {
         self.raise_with(value, &mut WakerBatch::default())
     }
 
-    /// Like `raise`; satisfied waiters wake when `woken` is dropped.
+    /// Like `raise`, but satisfied waiters wake up when `woken` is dropped.
     pub fn raise_with(&self, value: i64, woken: &mut WakerBatch) -> bool {
         let before = self.value.fetch_max(value, SeqCst);
         if before >= value {
@@ -71,7 +72,7 @@ impl WatchedOffset {
         true
     }
 
-    /// Set the value, also downwards (truncation of a follower), and wake satisfied waiters.
+    /// Set the value, even to a lower one (when a follower truncates), and wake satisfied waiters.
     pub fn set(&self, value: i64) {
         self.value.store(value, SeqCst);
         self.take_satisfied(&mut WakerBatch::default());
@@ -82,24 +83,25 @@ impl WatchedOffset {
             return;
         }
         let mut list = self.list.lock();
-        // Read the value under the lock: one call with the newest value then serves several publishers.
+        // Read the value under the lock, so that one call with the newest value is enough for several publishers.
         let value = self.value.load(SeqCst);
         list.take(|waiter| waiter.above < value, woken);
         self.count.store(list.waiters.len(), SeqCst);
     }
 
-    /// Wake all waiters: the partition stops, is fenced or goes offline, and they must check why.
+    /// Wake all waiters, because the partition stops, is fenced or goes offline. They check which of these has
+    /// happened.
     pub fn wake_all(&self) {
         let mut woken = WakerBatch::default();
         let mut list = self.list.lock();
         list.take(|_| true, &mut woken);
         self.count.store(0, SeqCst);
-        // Wake them without the lock.
+        // Release the lock before waking the waiters.
         drop(list);
     }
 
-    /// Register `waker` to be woken once when the value exceeds `above`. Return `None` if it already does: do not wait
-    /// then.
+    /// Register `waker`, which is woken once when the value exceeds `above`. If it already does, return `None`; the
+    /// caller must not wait then.
     pub fn register(self: &Arc<Self>, above: i64, waker: &Waker) -> Option<Registration> {
         if self.get() > above {
             return None;
@@ -148,7 +150,7 @@ impl List {
     }
 
     fn remove(&mut self, key: u64) -> bool {
-        // The newest waiters usually leave first: search from the end.
+        // Search from the end, because the newest waiters usually leave first.
         match self.waiters.iter().rposition(|waiter| waiter.key == key) {
             Some(at) => {
                 self.waiters.swap_remove(at);
@@ -159,7 +161,8 @@ impl List {
     }
 }
 
-/// A place in the list of waiters; dropping it removes the waiter. Once woken it is spent: register again.
+/// A registration in the list of waiters. Dropping it removes the waiter. After a wake-up it has no more effect;
+/// register again.
 #[derive(Debug)]
 #[must_use]
 pub struct Registration {
@@ -168,7 +171,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Replace the waker (a future that moved to another task). Return false if it has been woken already.
+    /// Replace the waker, for a future that moved to another task. Return false if the old waker has been woken
+    /// already.
     pub fn update(&self, waker: &Waker) -> bool {
         let mut list = self.watched.list.lock();
         match list

@@ -55,7 +55,7 @@ fn after_a_crash_the_high_watermark_starts_where_clients_have_been() {
     let info = append(&partition, &["a"]).expect("appends");
     wait(partition.committed(&info)).expect("commits");
     drop(partition);
-    drop(first); // no shutdown: no marker
+    drop(first); // dropped without a shutdown, so there is no marker
     let second = host(&dirs);
     let partition = lead(
         &second,
@@ -156,7 +156,7 @@ fn a_successor_needs_a_higher_epoch_than_every_older_incarnation() {
     drop(partition);
     assert_eq!(first.replicas.topic_id("t"), Some(new.tip.topic_id));
     assert_eq!(first.replicas.staged().expect("lists").len(), 1);
-    // Not hosted, only on disk: its log has its latest epoch.
+    // The older incarnation is on disk but not hosted, and its log has the latest epoch.
     let second = restart(first, &dirs);
     assert_eq!(
         second.replicas.apply(&[order(TopicId::random(), 0, 5)], 0),
@@ -166,7 +166,8 @@ fn a_successor_needs_a_higher_epoch_than_every_older_incarnation() {
     assert_eq!(second.replicas.staged().expect("lists").len(), 2);
 }
 
-/// A producer that does not notice the change continues, in each of the ways in which one incarnation follows another.
+/// A producer that does not notice that its topic was replaced continues its sequence. The test covers each way in
+/// which one incarnation follows another.
 #[test]
 fn a_running_idempotent_producer_goes_on_in_the_next_incarnation() {
     let (_root, dirs) = dirs(1);
@@ -264,7 +265,7 @@ fn a_partition_that_cannot_be_opened_is_offline_and_others_go_on() {
     assert!(first.replicas.apply(&orders, 0).iter().all(Result::is_ok));
     first.replicas.shutdown(WAIT).expect("closes");
     drop(first);
-    // A directory in a segment's place cannot be read as a file.
+    // Put a directory where a segment is expected, which cannot be read as a file.
     std::fs::create_dir(dirs[0].join("t-0/00000000000000000000.log")).expect("makes");
     let second = host(&dirs);
     let results = second.replicas.apply(&orders, 0);

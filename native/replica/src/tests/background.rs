@@ -18,7 +18,7 @@ fn retention_checkpoints_and_compaction_happen_by_themselves() {
     let host = host(&[dir.path().to_path_buf()]);
     let mut old = order(TopicId::random(), 0, 0);
     old.topic = "old".into();
-    // The test clock is at 1,000 s, the records are of second 1.
+    // The test clock shows 1,000 s, and the records have timestamps of second 1.
     old.config = topic_config(FlushMode::Commit, |log| {
         log.retention_ms = 1_000;
         log.segment_bytes = 100;

@@ -1,4 +1,4 @@
-//! Replicas of one partition on several brokers: followers copy the leader's log, and histories never diverge.
+//! Replicas of one partition on several brokers: followers copy the leader's log, and logs never diverge.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::Follower;
 
-/// Three brokers, 1 to 3, each with a replica.
+/// Brokers 1 to 3, each with a replica of the partition.
 struct Three {
     _dirs: Vec<TempDir>,
     hosts: Vec<Host>,
@@ -62,8 +62,8 @@ impl Three {
         host.replicas.partition(self.order.tip).expect("hosted")
     }
 
-    /// Run one fetch of `follower` from `leader`; return whether their histories agree up to the follower's end.
-    /// `None`: it follows another leader, or is refused.
+    /// Run one fetch of `follower` from `leader`. Return whether their logs agree up to the follower's end. `None` if
+    /// the follower follows another leader, or the leader refuses the fetch.
     fn fetch(&self, follower: i32, leader: i32) -> Option<bool> {
         let (mine, led) = (self.partition(follower), self.partition(leader));
         let from = mine.fetch_from(leader)?;
@@ -95,13 +95,13 @@ impl Three {
         Some(true)
     }
 
-    /// Fetch until nothing changes.
+    /// Fetch until nothing changes any more.
     fn settle(&self, follower: i32) {
         let leader = self.order.leader;
         for _ in 0..200 {
             let before = self.partition(follower).log_end_offset();
             let watermark = self.partition(follower).high_watermark();
-            // A truncation may keep the log's length: an epoch without a record is removed first.
+            // A truncation does not always shorten the log: an epoch without records is removed first.
             let agree = self.fetch(follower, leader).expect("follows");
             if agree
                 && self.partition(follower).log_end_offset() == before
@@ -168,7 +168,7 @@ fn consumers_read_at_a_follower_what_it_knows_to_be_committed() {
     );
     three.settle(3);
     three.settle(2);
-    // The claim of that fetch moves the watermark; the next fetch returns it.
+    // The claim in this fetch raises the high watermark, which only the next fetch returns.
     three.settle(2);
     assert!(read(0, 1, true).expect("reads").records.len > 0);
     assert!(read(0, -1, true).is_ok());
@@ -228,7 +228,7 @@ fn who_has_caught_up_is_proposed_and_who_stays_away_is_proposed_to_go() {
     three
         .partition(1)
         .set_isr(three.order.leader_epoch, &[1, 2, 3], version);
-    // A minute later neither has fetched again, and there are new records.
+    // A minute later neither follower has fetched again, and there are new records.
     append(&three.partition(1), &["b"]).expect("appends");
     let later = Instant::now() + Duration::from_secs(60);
     replicas.judge_followers(later, Duration::from_secs(30));
@@ -256,7 +256,7 @@ fn who_is_not_taken_in_is_waited_for_no_more() {
     append(&leader, &["b"]).expect("appends");
     three.settle(2);
     assert_eq!(leader.high_watermark(), 1, "3 may be in sync, and lacks it");
-    // The followers do not fetch again: the leader has nothing new for them.
+    // The followers do not fetch again, because the leader has no new records for them.
     leader.isr_refused(joining.leader_epoch, joining.proposal.version);
     assert_eq!(leader.high_watermark(), 2);
 }
@@ -267,7 +267,7 @@ fn a_leader_that_wrote_nothing_leaves_no_epoch_that_others_lack() {
     append(&three.partition(1), &["a"]).expect("appends");
     three.settle(2);
     three.settle(3);
-    // 2 leads and writes nothing; then 3 leads, which never heard of that epoch.
+    // Broker 2 leads and writes nothing. Then broker 3 leads, which never received broker 2's epoch.
     three.elect(2);
     three.tell(2);
     three.elect(3);
@@ -286,7 +286,7 @@ fn what_an_old_leader_kept_writing_is_cut_off() {
     append(&three.partition(1), &["a"]).expect("appends");
     three.settle(2);
     three.settle(3);
-    // 1 does not hear that 2 leads.
+    // Broker 1 is not notified that broker 2 leads.
     three.elect(2);
     three.tell(2);
     three.tell(3);
@@ -311,7 +311,7 @@ fn a_log_that_ends_below_the_leaders_start_begins_anew() {
     let leader = three.partition(1);
     let from = three.partition(2).fetch_from(1).expect("follows");
     three.settle(3);
-    // (As retention does, once the slow follower is no longer in sync.)
+    // Delete the first records, as retention does once the slow follower is no longer in sync.
     leader.set_isr(0, &[1, 3], 1);
     three.settle(3);
     until(|| leader.high_watermark() == 3);
@@ -337,7 +337,7 @@ enum Step {
     },
     Elect(i32),
     Tell(i32),
-    /// Answer the waiting producers, as late as a busy broker does.
+    /// The broker answers the waiting producers late, as under load.
     Answer,
 }
 
@@ -367,7 +367,7 @@ fn a_commit_is_that_of_the_leadership_that_appended() {
     assert_eq!(old.committed(&kept).try_get(), Some(Ok(())));
     let not_leader = Some(Err(PartitionError::NotLeader));
     assert_eq!(old.committed(&lost).try_get(), not_leader);
-    // Nor once it leads again.
+    // The result stays the same when broker 1 leads again.
     three.elect(1);
     for broker in 1..=3 {
         three.tell(broker);
@@ -390,8 +390,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Leaders change, learn of it late or never, and go on writing; every elected broker is in sync. At the end all
-    /// logs are equal byte by byte and contain all committed records.
+    /// Leaders change. Brokers learn of it late or never, and keep writing; every elected broker is in sync. At the end
+    /// all logs are equal byte by byte and contain all committed records.
     #[test]
     fn logs_never_diverge_for_good(steps in steps()) {
         let mut three = Three::new(FlushMode::Os);
@@ -410,7 +410,7 @@ proptest! {
                     }
                 }
                 Step::Fetch { follower, leader } => { three.fetch(follower, leader); }
-                // All three stay in sync: each of them may lead.
+                // All three brokers stay in sync, so that each of them may lead.
                 Step::Elect(broker) => three.elect(broker),
                 Step::Tell(broker) => three.tell(broker),
                 Step::Answer => appended.retain(|(broker, info, value)| {
@@ -450,7 +450,8 @@ fn a_new_leader_lists_no_end_below_the_start_of_its_epoch() {
         let appended = three.partition(1).append(batch.expect("valid"), -1, 1_000);
         appended.expect("appends");
     }
-    // Both followers have all records, and the first leader has acknowledged them. Broker 2 does not know that yet.
+    // Both followers have all records, and the first leader has acknowledged these. Broker 2 does not know yet that
+    // they are committed.
     three.settle(3);
     while three.partition(1).high_watermark() < 3 {
         three.fetch(2, 1);
@@ -501,7 +502,7 @@ fn a_new_leader_finds_times_below_its_high_watermark() {
     three.elect(1);
     (1..=3).for_each(|broker| three.tell(broker));
     append(&three.partition(1), &["a"]).expect("appends");
-    // The second round tells the followers that the record is committed.
+    // The second round of fetches tells the followers that the record is committed.
     for _ in 0..2 {
         three.settle(3);
         three.settle(2);

@@ -209,7 +209,8 @@ fn too_few_in_sync_replicas() {
     );
 }
 
-/// The first of several requests under way is refused, then the cause ends: later batches wait for its retry.
+/// The partition refuses the first of several requests in flight, and accepts appends again before the later ones
+/// arrive. The later batches must wait until the first is retried.
 #[test]
 fn a_batch_behind_a_refused_one_is_refused_likewise() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -246,7 +247,7 @@ fn a_batch_behind_a_refused_one_is_refused_likewise() {
     append_from(&partition, 2).expect("so does the next");
 }
 
-/// The log does not show that a batch is missing: the partition remembers the refusal.
+/// The log alone does not show that a batch is missing, so the partition remembers the refusal.
 #[test]
 fn an_unknown_producer_begins_anywhere_but_behind_a_refused_batch() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -321,7 +322,7 @@ fn the_last_stable_offset_is_at_least_the_log_start() {
     assert_eq!(ends(), (4, 4));
 }
 
-/// A paused leader that was replaced sees a gap where its successor has records.
+/// A leader that was paused and replaced sees a sequence gap, because it lacks its successor's records.
 #[test]
 fn a_gap_is_told_by_a_leader_that_is_followed() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -335,7 +336,7 @@ fn a_gap_is_told_by_a_leader_that_is_followed() {
     assert_eq!(append_from(&partition, 3), Err(PartitionError::NotLeader));
     let come = |broker| {
         let follower = follower_of(broker);
-        // A waiting request is evaluated again.
+        // Evaluate the waiting request again.
         for _ in 0..2 {
             let fetch = FetchRead {
                 current_leader_epoch: partition.leader_epoch(),
@@ -378,7 +379,7 @@ fn a_gap_is_told_by_a_leader_that_is_followed() {
     );
 }
 
-/// Return a request that arrives now.
+/// Return a follower's request that arrives now.
 fn follower_of(broker: i32) -> Follower {
     Follower {
         broker,
@@ -514,8 +515,8 @@ fn records_are_deleted_up_to_the_high_watermark_only() {
     ));
 }
 
-/// Writers, committers and readers on one partition while its leader epoch changes: every acknowledged append is there
-/// once, in offset order.
+/// Writers, committers and readers use one partition while its leader epoch changes. The log has every acknowledged
+/// append exactly once, in offset order.
 #[test]
 fn appends_from_many_threads_with_changing_epochs() {
     const THREADS: usize = 4;
@@ -528,7 +529,7 @@ fn appends_from_many_threads_with_changing_epochs() {
             scope.spawn(move || {
                 for number in 0..APPENDS {
                     let value = format!("{thread}-{number}");
-                    // While a new epoch is written the old one refuses appends: clients retry.
+                    // While a new epoch is being written, appends in the old one are refused, and clients retry.
                     let info = loop {
                         match append(partition, &[&value]) {
                             Ok(info) => break info,
@@ -592,7 +593,7 @@ fn settings_decided_later_win_whatever_arrives_first() {
     lead(&host, &late);
     assert_eq!(partition.config().log.retention_ms, 50);
     assert_eq!(partition.log().expect("open").config().retention_ms, 50);
-    // Another partition of the topic, ordered before the change and opened after it.
+    // Another partition of the topic: the order is from before the change, and the partition is opened after it.
     let mut other = late;
     other.tip.partition = 1;
     assert_eq!(lead(&host, &other).config().log.retention_ms, 50);

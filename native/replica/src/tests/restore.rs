@@ -1,4 +1,4 @@
-//! Deleted partitions that are restored, and what a successor of the same name must not inherit.
+//! Restored partitions of deleted topics, and state that a new topic of the same name must not inherit.
 
 use super::*;
 use crate::RoleNow;
@@ -53,7 +53,7 @@ fn a_successor_inherits_no_checkpoint() {
             (0, 0)
         );
         append_all(&partition, &["x"]);
-        // No clean stop: the files stay as they are.
+        // Without a clean stop, the files stay unchanged.
     }
     let host = host(&dirs);
     let partition = lead(&host, &again(&second, 1));
@@ -126,7 +126,7 @@ fn what_has_begun_to_go_does_not_come_back() {
     let [staged] = &deleting(temp.path())[..] else {
         panic!("one directory waits");
     };
-    // A removal that a crash interrupted: marked, and without its first file.
+    // Simulate a removal that a crash interrupted: the directory is marked and has lost its first file.
     let marked = staged.with_extension("purging");
     std::fs::rename(staged, &marked).expect("renames");
     std::fs::remove_file(marked.join("partition.metadata")).expect("removes");
@@ -210,7 +210,7 @@ fn a_replica_that_comes_back_after_a_reassignment_finds_what_it_had() {
     let first = order(TopicId::random(), 0, 0);
     append_all(&lead(&host, &first), &["a", "b", "c"]);
     delete(&host, &first);
-    // To the controller it is a new replica.
+    // For the controller, the replica is new.
     let back = PartitionOrder {
         leader_epoch: 2,
         ..first.clone()

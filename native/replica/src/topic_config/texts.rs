@@ -1,4 +1,4 @@
-//! Parser of setting texts, one by one.
+//! Parser of setting values.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Texts {
         }
     }
 
-    /// Parse one setting; the error says why the text is invalid.
+    /// Parse one setting. The error says why its value is invalid.
     pub(super) fn take(&mut self, name: &str, text: &str) -> ParseResult<()> {
         let (log, config) = (&mut self.log, &mut self.config);
         match name {
@@ -82,7 +82,7 @@ impl Texts {
             // -1 means zlib's default.
             Some(Codec::Gzip) => self.gzip_level.filter(|&level| level >= 0),
             Some(Codec::Zstd) => self.zstd_level,
-            // lz4 has only its fast level here (pybroker-model, compression).
+            // This build's lz4 has only the fast level (see pybroker-model, compression).
             Some(Codec::None | Codec::Snappy | Codec::Lz4) | None => None,
         };
         let compression = self.codec.map_or(CompressionType::Producer, |codec| {
@@ -108,7 +108,7 @@ fn size<T: TryFrom<i32>>(text: &str) -> ParseResult<T> {
         .ok_or("not a non-negative whole number of 32 bits")
 }
 
-/// Parse bytes per second; i64::MAX means no limit.
+/// Parse a rate in bytes per second. `i64::MAX` means no limit.
 fn rate(text: &str) -> ParseResult<u64> {
     let value: Option<u64> = text.parse().ok().filter(|rate| *rate >= 1);
     let value = value.ok_or("not a whole number of at least 1")?;

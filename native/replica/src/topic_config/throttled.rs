@@ -5,12 +5,12 @@ use std::sync::Arc;
 /// Throttled replicas of a topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ThrottledReplicas {
-    /// None of them.
+    /// No replicas.
     #[default]
     Nobody,
-    /// All of them.
+    /// All replicas.
     All,
-    /// These (partition, broker) pairs; sorted.
+    /// The listed (partition, broker) pairs, sorted.
     Listed(Arc<[(i32, i32)]>),
 }
 

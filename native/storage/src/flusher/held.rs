@@ -4,9 +4,9 @@ use super::{Flusher, FlusherState};
 use crate::log::Log;
 use std::sync::Arc;
 
-/// Logs that wait for the journals of their directories. The journals' threads are not woken for each log, so that a
-/// caller that appends several times in a row gets one flush. A journal thread that is running includes these logs in
-/// its next group anyway. Dropping this starts the flushes.
+/// Logs that wait for the journals of their directories. A caller that appends several times in a row collects its
+/// flush requests here and wakes each journal thread only once. A journal thread that is already running includes these
+/// logs in its next group. Dropping this object starts the flushes.
 #[derive(Default)]
 #[must_use]
 pub struct HeldFlushes(Vec<Arc<FlusherState>>);
@@ -39,7 +39,8 @@ impl Drop for HeldFlushes {
 }
 
 impl Flusher {
-    /// Like [`Flusher::request`]; a flush by the journal begins with `held` at the latest.
+    /// Like [`Flusher::request`]. If the journal flushes the log, the flush starts when `held` starts its flushes, or
+    /// earlier.
     pub fn request_with(&self, log: &Arc<Log>, held: &mut HeldFlushes) {
         let shared = &self.shared;
         if shared.queue(log) && !held.0.iter().any(|known| Arc::ptr_eq(known, shared)) {

@@ -1,5 +1,5 @@
-//! Connection between logs and their directory's journal: which logs have entries in it, which are written next, and
-//! when to sync segments so that the journal has space again.
+//! Connection between logs and their directory's journal. It records which logs have entries in the journal, selects
+//! the logs to write next, and decides when to sync segments to free space in the journal.
 
 use crate::error::StorageError;
 use crate::files;
@@ -18,22 +18,22 @@ use std::time::Duration;
 
 mod segments;
 
-/// Approximate size limit of a group; further logs go into the next.
+/// Approximate size limit of a group. Further logs go into the next group.
 const GROUP_BYTES: usize = 2 << 20;
 
-/// Records in `meta.properties` whether there is a journal.
+/// A function that records in `meta.properties` whether there is a journal.
 pub(crate) type NoteJournal = Box<dyn Fn(Option<Uuid>) -> Result<(), StorageError> + Send + Sync>;
 
 /// Journal statistics of a log directory since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalFigures {
-    /// Entries; an entry holds all waiting appends of a log.
+    /// Number of entries. One entry has all waiting appends of a log.
     pub entries: u64,
     /// Bytes of records.
     pub bytes: u64,
-    /// Writes; each flushed all its entries.
+    /// Number of writes. Each write flushed all entries of a group.
     pub flushes: u64,
-    /// Writes that found no space in the journal or on the disk; the logs were synced one by one instead.
+    /// Number of writes that found no space in the journal or on the disk. Their logs were synced one by one instead.
     pub full: u64,
     /// Sum over all groups of the time from a group's first append until the group was on disk, in microseconds.
     pub waited_us: u64,
@@ -73,7 +73,7 @@ pub(crate) struct DirectoryJournal {
     state: Mutex<State>,
     /// Signals segments to sync, or the stop.
     wake: Condvar,
-    /// For barriers; opened before the first write, to report all later errors.
+    /// Descriptor for barriers. It is opened before the first write, so that it reports all later errors.
     barrier: Mutex<File>,
     counters: Counters,
 }
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// A log to write, its flush lock, and its waiting bytes.
+/// A log to write, the guard of its flush lock, and its waiting bytes.
 type Turn<'a> = (&'a Arc<Log>, MutexGuard<'a, ()>, JournalSample);
 
 impl std::fmt::Debug for DirectoryJournal {
@@ -142,7 +142,7 @@ impl DirectoryJournal {
         }
     }
 
-    /// Record the wait of the last group.
+    /// Record how long the first append of the last group waited.
     pub(super) fn note_wait(&self, waited: Duration) {
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         self.counters.waited_us.fetch_add(micros, Ordering::Relaxed);
@@ -169,7 +169,8 @@ impl DirectoryJournal {
                 break;
             }
             taken += 1;
-            // Another thread holds the lock for a sync, truncation or move, and the other logs must not wait for it.
+            // Another thread holds the lock for a sync, truncation or move. Skip this log, because the other logs must
+            // not wait.
             let Some(flushing) = log.flush.try_lock() else {
                 others.push(Arc::clone(log));
                 continue;
@@ -200,7 +201,7 @@ impl DirectoryJournal {
                 }
             }
             Ok(false) => others.extend(turns.into_iter().map(|(log, ..)| Arc::clone(log))),
-            // The directory is offline, which all waiters see.
+            // Ignore the error: the directory is offline, which all waiters notice.
             Err(_) => {}
         }
         taken
@@ -232,12 +233,13 @@ impl DirectoryJournal {
         for ((log, _, sample), name) in turns.iter().zip(&names) {
             let head = sample.head(log, name);
             if journal.push(&head, |out| sample.append_to(out)).is_err() {
-                // The sync of the segment file reports the error.
+                // Sync the segment file instead; that sync reports the error.
                 return Ok(false);
             }
         }
         let bytes = journal.group_bytes();
-        // Record the logs before the write, because a removal of records must also void a partly written group.
+        // Record the logs before the write, because a removal of records must also void the entries of a partly written
+        // group.
         let logs = &mut logs[journal.current()];
         let first = logs.is_empty();
         for (log, ..) in turns {
@@ -284,7 +286,7 @@ impl DirectoryJournal {
         if journal.has_room(bytes) {
             return Ok(true);
         }
-        // While groups go to the new file, the old file's records are synced in the segments.
+        // While new groups go to the new file, the segments thread syncs the old file's records in their segments.
         let changed = journal.change_files().map_err(|error| self.failed(error))?;
         if changed {
             *turns += 1;
@@ -313,8 +315,8 @@ impl DirectoryJournal {
             .try_for_each(|log| log.sync_sampled())
     }
 
-    /// Run [`Log::leave_journal`] for closed logs whose directories are about to be moved. After it returns, this
-    /// object neither syncs nor writes any of them.
+    /// Run [`Log::leave_journal`] for closed logs whose directories are about to be moved. Afterwards this journal
+    /// neither syncs nor writes these logs.
     pub(crate) fn retire(&self, logs: &[&Log]) -> Result<(), StorageError> {
         let mut moved = Vec::new();
         {
@@ -341,8 +343,8 @@ impl DirectoryJournal {
                 let ids: Vec<_> = held.iter().map(|(log, _)| log.id()).collect();
                 self.void(&ids)?;
             }
-            // The waiting appends were never acknowledged. Mark the logs as moved away, so that no later flush
-            // acknowledges them.
+            // The waiting appends were never acknowledged. Mark the logs as moved, so that no later flush acknowledges
+            // these appends.
             for (log, _) in &locked {
                 log.staged.store(true, Ordering::Release);
             }
@@ -376,7 +378,7 @@ impl DirectoryJournal {
         self.wake.notify_one();
     }
 
-    /// Take the directory offline, except on a full disk, which leaves the journal unchanged. Return the error.
+    /// Take the directory offline, except on a full disk, which leaves the journal unchanged. Return the same error.
     fn unless_full(&self, error: StorageError) -> StorageError {
         if matches!(error, StorageError::Full { .. }) {
             return error;
@@ -414,7 +416,7 @@ impl Entries for DirectoryJournal {
             }
             return Ok(());
         }
-        // Too many entries to void: sync everything and empty the journal instead.
+        // There is no space to void this many entries: sync everything and empty the journal instead.
         self.sync_everything(logs)?;
         journal.empty().map_err(|error| self.unless_full(error))?;
         *turns += 1;

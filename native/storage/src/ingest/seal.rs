@@ -1,8 +1,8 @@
 //! Preparation of a commit before its decision: sync the listed attempts and write the list.
 //!
 //! Nearly all of the time goes into syncs, and parallel syncs share the filesystem's commits. So several partitions are
-//! sealed in parallel, and common directories are synced once, at the end. Many attempts share one sync: each alone
-//! would need about five, one after another.
+//! sealed in parallel, and common directories are synced once, at the end. Many attempts share one sync. Otherwise each
+//! attempt would need about five syncs, one after another.
 
 use crate::error::StorageError;
 use crate::files;
@@ -13,7 +13,8 @@ use crate::staged::{PlannedAttempt, StagedPartition, intent, plan};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Number of partitions sealed in parallel: as many as flush in parallel elsewhere. More would delay other flushes.
+/// Number of partitions sealed in parallel, the same as the number of parallel flushes elsewhere. More would delay
+/// other flushes.
 const PARTITIONS_AT_A_TIME: usize = 4;
 
 /// The committed attempts of one partition, in the order of its log.
@@ -21,15 +22,16 @@ const PARTITIONS_AT_A_TIME: usize = 4;
 pub struct Listing {
     /// The partition of an ingest.
     pub place: StagedPartition,
-    /// Ids of the brokers that have all of it on disk at the decision; empty for a broker without peers.
+    /// Ids of the brokers that have all the records on disk when the commit is decided. Empty for a broker without
+    /// peers.
     pub holders: Arc<[i32]>,
     /// The attempts with their open logs.
     pub attempts: Vec<(PlannedAttempt, Arc<Log>)>,
 }
 
 impl LogDir {
-    /// Sync the staged records and write the lists of committed attempts, durably: the part of a commit before the
-    /// decision, for the partitions in this directory.
+    /// Sync the staged records and write the lists of committed attempts, durably: this is the part of a commit before
+    /// the decision, for the partitions in this directory.
     ///
     /// # Errors
     /// The first [`StorageError`]; after an error the commit must not be decided.
@@ -67,8 +69,8 @@ impl LogDir {
         Ok(())
     }
 
-    /// Return the directories between the partitions and the log directory, each once, lower ones first. The ingest
-    /// created these directories.
+    /// Return the directories between the partitions and the log directory, which the ingest created. Each is returned
+    /// once, the deepest first.
     fn above(&self, listings: &[Listing]) -> Vec<PathBuf> {
         let mut dirs: Vec<PathBuf> = Vec::new();
         for listing in listings {
@@ -95,10 +97,10 @@ impl Listing {
         let file = files::write_temporary(path, plan::render(&planned, &self.holders).as_bytes())?;
         files::sync_data(&file).map_err(StorageError::io("sync", path))?;
         files::replace(path)?;
-        // After the decision the files must match the plan: this is the last moment to refuse.
+        // After the decision the files must match the plan, so this is the last moment to refuse.
         plan::segments(&self.place)?;
         intent::prepare(&self.place.intent_path())?;
-        // Makes the names of plan, intent and attempts durable.
+        // This sync makes the names of plan, intent and attempts durable.
         files::sync_dir(self.place.path())
     }
 }

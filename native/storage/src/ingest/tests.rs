@@ -1,4 +1,4 @@
-//! An attach is complete or absent, whatever the step at which a crash happens.
+//! An attach is complete or absent, at whichever step a crash happens.
 
 use super::*;
 use crate::AppendOrigin;
@@ -17,9 +17,9 @@ mod trouble;
 
 const INGEST_NAME: &str = "key-1";
 const EPOCH: i32 = 0;
-/// Links everything.
+/// With this limit, the attach links all files.
 const LINK: u64 = 0;
-/// Copies everything.
+/// With this limit, the attach copies all records.
 const COPY: u64 = u64::MAX;
 
 fn staged_bytes(fixture: &Fixture) -> u64 {
@@ -33,7 +33,7 @@ fn place(fixture: &Fixture) -> StagedPartition {
     fixture.dir().staged_partition(fixture.id, INGEST_NAME)
 }
 
-/// Stage batches of one writer; return the commit's entry.
+/// Stage batches of one writer. Return their entry in the commit.
 fn stage(fixture: &Fixture, writer: i32, batches: &[Vec<u8>]) -> (PlannedAttempt, Arc<Log>) {
     let config = fixture.config.clone();
     let (log, before) = fixture
@@ -98,12 +98,12 @@ fn seal(fixture: &Fixture, attempts: Vec<(PlannedAttempt, Arc<Log>)>) {
 fn sealed(fixture: &Fixture) {
     let one = stage(fixture, 1, &texts("a", 9));
     let two = stage(fixture, 2, &texts("b", 7));
-    // Not listed: staged and never attached.
+    // The commit does not list this attempt, so its records are never attached.
     stage(fixture, 3, &texts("lost", 3));
     seal(fixture, vec![one, two]);
 }
 
-/// Return the log's content after `sealed` was attached after one record.
+/// Return the content of a log with one record, after the records of `sealed` were attached.
 fn before_and_sealed() -> Vec<String> {
     let mut all = vec!["before".to_owned()];
     all.extend(expected(&[("a", 9), ("b", 7)]));
@@ -234,7 +234,7 @@ fn an_attach_that_is_killed_at_any_step_is_all_or_nothing() {
             } else {
                 assert_eq!(now, expected(&[("old", earlier)]), "{step:?}");
             }
-            // The commit is repeated: it attaches once, whatever was done before.
+            // A repeated commit attaches the records once, at whichever step the first one was killed.
             let place = place(&fixture);
             let attached = fixture
                 .log()
@@ -255,8 +255,8 @@ fn an_attach_that_is_killed_at_any_step_is_all_or_nothing() {
 
 #[test]
 fn links_that_a_power_cut_took_back_are_made_again() {
-    // The intent is on disk, the log's directory is not: any of the names may be missing, and later appends may be
-    // there or not.
+    // The intent is on disk, but the log's directory is not synced: any of the names may be missing, and later appends
+    // may be present or not.
     for kept in 0..8_u32 {
         for tail in [false, true] {
             let mut fixture = Fixture::new(small_segments());
@@ -319,7 +319,7 @@ fn appends_go_on_while_an_attach_is_prepared() {
     sealed(&fixture);
     let log = Arc::clone(fixture.log());
     let place = place(&fixture);
-    // Others append between the patch for the expected offset and the lock.
+    // Another append happens after the files are patched for the expected offset and before the lock is taken.
     let attached = log
         .attach_until(&place, EPOCH, TimestampType::CreateTime, NOW, LINK, |at| {
             if at == Step::Patched {

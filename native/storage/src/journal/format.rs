@@ -5,13 +5,13 @@
 //! | 8 | `pybjrnl1` |
 //! | 16 | the journal's id |
 //! | 8 | number of the group |
-//! | 8 | number of the write: of two groups with one number the later one counts |
-//! | 8 | number of the first group that is needed |
+//! | 8 | number of the write: of two groups with the same number, the one with the higher write number is valid |
+//! | 8 | number of the first group that is still needed |
 //! | 4 | bytes of the body |
 //! | 4 | entries |
 //! | 4 | 0: entries to write; 1: topic id and partition of logs whose entries are void |
 //! | 4 | CRC-32C of the body |
-//! | 4 | CRC-32C of the header so far |
+//! | 4 | CRC-32C of the header up to this field |
 //! | … | the body, then zeros up to a block border |
 //!
 //! | bytes | of an entry to write |
@@ -103,7 +103,7 @@ impl EntryHead<'_> {
         out.extend_from_slice(&self.segment.to_le_bytes());
         out.extend_from_slice(&self.position.to_le_bytes());
         out.extend_from_slice(&self.length.to_le_bytes());
-        // File systems limit names to 255 bytes, and a directory by id has two components.
+        // The length fits: file systems limit names to 255 bytes, and a directory name by id has two components.
         out.extend_from_slice(&(self.directory.len() as u16).to_le_bytes());
         out.extend_from_slice(self.directory.as_bytes());
     }
@@ -121,7 +121,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// Parse the entries of a body; `None` if it is malformed, whatever its checksum.
+/// Parse the entries of a body. Return `None` if it is malformed, even if its checksum is correct.
 pub(crate) fn entries(body: &[u8], count: u32) -> Option<Vec<Entry<'_>>> {
     let mut rest = Fields(body);
     let entries: Option<Vec<_>> = (0..count).map(|_| rest.entry()).collect();

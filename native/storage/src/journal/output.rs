@@ -1,7 +1,7 @@
 //! One file of the journal for writing. Writes bypass the page cache and are on disk when the call returns (O_DIRECT
 //! and O_DSYNC). If the system does not support that, writes go through the cache and are synced.
 //!
-//! Direct writes cost less CPU and time for most groups, and clearly more for no group: benches/journal.md.
+//! Direct writes cost less CPU and time for most groups, and never much more (see benches/journal.md).
 
 use super::format::BLOCK_BYTES;
 use crate::error::StorageError;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Output {
     path: PathBuf,
     cached: File,
-    /// `None`: the system or the file system does not support it.
+    /// `None` if the system or the file system does not support direct writes.
     direct: Option<File>,
 }
 
@@ -49,7 +49,7 @@ impl Output {
         Ok(())
     }
 
-    /// Write whole blocks at `position`, where blocks exist; on disk on return.
+    /// Write whole blocks at `position`, where blocks are already allocated; on disk on return.
     ///
     /// # Errors
     /// [`StorageError::Full`]: the disk has no space. All other errors are final.
@@ -71,7 +71,7 @@ impl Output {
         files::sync_data(&self.cached).map_err(|error| self.unsynced(error))
     }
 
-    /// Return the error of a failed write or sync as final: whatever the cause, the state on disk is unknown.
+    /// Return the error of a failed write or sync as final: the state on disk is unknown for any cause.
     fn unsynced(&self, error: io::Error) -> StorageError {
         StorageError::Io {
             operation: "sync",
@@ -86,7 +86,7 @@ impl Output {
         (self.cached, self.direct) = (file, None);
     }
 
-    /// As on a file system without support for direct writes.
+    /// Write as on a file system without support for direct writes.
     #[cfg(test)]
     pub(super) fn use_cache(&mut self) {
         self.direct = None;

@@ -1,5 +1,5 @@
-//! Replay of a journal at start, before any log is opened: write entries that the logs' files lack. Afterwards the
-//! files are as every acknowledged write left them, and recovery continues as without a journal.
+//! Replay of a journal at start, before any log is opened: it writes the entries that the logs' files lack. Afterwards
+//! the files contain every acknowledged write, and recovery continues as without a journal.
 //!
 //! | an entry | action |
 //! |---|---|
@@ -25,7 +25,7 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Number of bytes that one read gets in the search for headers.
+/// Bytes of one read in the search for headers.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Limit of open segment files.
 const OPEN_FILES_MAX: usize = 256;
@@ -53,7 +53,7 @@ struct Group {
     position: u64,
 }
 
-/// Read the journal with this id in `dir`, and write those entries into the logs' files that the files lack. Durable on
+/// Read the journal with this id in `dir`. Write the entries that the logs' files lack into these files. Durable on
 /// return.
 ///
 /// # Errors
@@ -255,8 +255,8 @@ pub(super) enum Verdict {
     Stop,
 }
 
-/// Decide about an entry. `void`: its log has left the journal since, or was stopped. `ours`: its directory exists and
-/// belongs to its topic and partition.
+/// Decide what to do with an entry. `void`: its log has left the journal since, or an earlier entry of the log did not
+/// fit. `ours`: its directory exists and belongs to its topic and partition.
 pub(super) const fn judge(void: bool, ours: bool, content: Content) -> Verdict {
     if void || !ours {
         return Verdict::Leave;
@@ -339,8 +339,8 @@ impl<'a> Replayer<'a> {
         let ours = partition == Some(id.partition)
             && match partition_metadata::read(&self.dir.join(name)) {
                 Ok(found) => found == Some(id.topic_id),
-                // Count the directory as the log's own: it is not served until an operator repairs it, and must have
-                // its records then.
+                // Treat the directory as the log's own. The broker does not serve it until an operator repairs it, and
+                // the log must have its records then.
                 Err(StorageError::Corrupt { .. }) => true,
                 Err(error) => return Err(error),
             };

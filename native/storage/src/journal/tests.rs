@@ -1,4 +1,4 @@
-//! The journal's files alone: torn groups, damage, and decisions about entries.
+//! The journal's files without logs: torn groups, damage, and decisions about entries.
 
 use super::replay::{Content, ReplayReport, Verdict, judge, replay};
 use super::*;
@@ -219,7 +219,7 @@ fn only_the_last_group_may_be_torn() {
         disk.put(&mut journal, at, &[b'a' + at as u8]);
     }
     let path = path_of(disk.path(), 0);
-    // The empty first group, then these.
+    // The file has an empty first group, then the four groups of this test.
     let body_of = |group: u64| group * BLOCK_BYTES as u64 + HEADER_BYTES as u64;
     for group in 1..=4 {
         for at in [body_of(group) + 3, group * BLOCK_BYTES as u64 + 20] {
@@ -278,7 +278,7 @@ fn groups_of_another_journal_are_none() {
     disk.put(&mut old, 0, b"old");
     let bytes = std::fs::read(path_of(disk.path(), 0)).expect("reads");
     let mut journal = disk.journal();
-    // A record can hold any bytes, also at a block border.
+    // A record can contain any bytes, even a copy of a group at a block border.
     disk.put(
         &mut journal,
         0,
@@ -297,7 +297,7 @@ fn of_two_writes_of_one_number_the_later_counts() {
     let disk = Disk::new(b"0123");
     let mut journal = disk.journal();
     disk.put(&mut journal, 4, b"4567");
-    // It is complete, but the disk reported that it is full.
+    // Simulate a group that is complete on disk although the disk reported that it is full.
     journal.next -= 1;
     assert!(journal.change_files().expect("room"));
     disk.put(&mut journal, 4, b"abc");

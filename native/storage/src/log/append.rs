@@ -1,4 +1,4 @@
-//! Appends as leader: check, assign offsets, write.
+//! Appends as leader: check the batches, assign offsets, write.
 
 use super::{Log, Writer};
 use crate::error::AppendError;
@@ -19,7 +19,7 @@ pub struct LogAppendInfo {
     pub log_append_time: i64,
     /// Log start offset.
     pub log_start_offset: i64,
-    /// The records were in the log already (a retry of an idempotent producer).
+    /// Whether the records were in the log already (a retry of an idempotent producer).
     pub duplicate: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Linking of staged segments into a log: hard links instead of copies, visible as one append.
 //!
-//! A leader links them at its log end. A follower with the same staged files links them at the leader's offsets once
-//! its log has come there, with the same timestamps: both logs have the same bytes.
+//! A leader links them at its log end. A follower that has the same staged files links them at the leader's offsets,
+//! once its log ends there, and with the same timestamps. Both logs then have the same bytes.
 
 use super::{Log, Writer};
 use crate::error::{AppendError, StorageError};
@@ -17,7 +17,7 @@ mod placing;
 
 pub use notice::AttachNotice;
 
-/// Flush rounds without the writer lock, before the remainder is flushed under it.
+/// Number of flushes without the writer lock, before the remainder is flushed under the lock.
 const FLUSH_ROUNDS: usize = 4;
 
 /// Offsets of attached records.
@@ -27,7 +27,7 @@ pub struct AttachResult {
     pub base_offset: i64,
     /// Offset after the last record.
     pub end_offset: i64,
-    /// The attach had been completed before.
+    /// Whether an earlier call had completed the attach.
     pub repeated: bool,
 }
 
@@ -37,13 +37,14 @@ struct AttachParameters<'a> {
     append_time: Option<i64>,
     now_ms: i64,
     copy_bytes_max: u64,
-    /// Follower only: the leader's offsets.
+    /// The leader's offsets, if this replica is a follower.
     given: Option<(i64, i64)>,
-    /// Called under the writer lock, before the records are readable; and again if the attach is undone.
+    /// A callback that the attach calls under the writer lock before the records are readable, and again if it is
+    /// undone.
     announce: &'a dyn Fn(&Intent, bool),
 }
 
-/// Steps between which a crash can happen, for tests.
+/// The steps of an attach. Tests let the process crash between two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Patched,
@@ -217,7 +218,7 @@ impl Log {
 
         let (writer, moved) = self.lock_flushed(&stop)?;
         let placed = self.place(writer, place, parameters, &staged, copy, expected, &stop);
-        // Report the flush even if the attach failed, because waiters rely on it.
+        // Report the flush even if the attach failed, because waiters depend on this report.
         self.tell_flushed(moved);
         let mut found = placed?;
         stop(Step::Published)?;
@@ -232,11 +233,11 @@ impl Log {
         })
     }
 
-    /// Take the writer lock when everything appended is on disk; return the flushed end if it moved under the lock, for
-    /// the caller to publish after releasing the lock.
+    /// Take the writer lock when everything appended is on disk. If the flushed end moved under the lock, return it;
+    /// the caller publishes it after releasing the lock.
     ///
-    /// Syncs without the lock first. If others append during each of a few rounds, syncs the small remainder under it.
-    /// Lock order as in a truncation: maintenance, flush, writer.
+    /// The function first syncs without the lock. If other threads append during each of these syncs, it syncs the
+    /// small remainder under the lock. Lock order as in a truncation: maintenance, flush, writer.
     fn lock_flushed(
         &self,
         stop: &impl Fn(Step) -> Result<(), AppendError>,

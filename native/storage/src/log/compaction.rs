@@ -1,16 +1,16 @@
-//! Compaction: keep only the newest record of each key (`cleanup.policy=compact`). Follows Kafka's `Cleaner`: the final
+//! Compaction: keep only the newest record of each key (`cleanup.policy=compact`). As with Kafka's `Cleaner`, the final
 //! state that a reader of the whole log sees does not change.
 //!
-//! A pass reads the dirty part and collects the newest offset of each key, then rewrites the segments below without
-//! superseded records. Offsets never change; batches keep their identity, and an emptied batch stays while it is its
-//! producer's last. The first pass that meets a tombstone, or a marker of a transaction without data, sets a delete
-//! horizon in its batch; a later pass removes it after the horizon. Records of aborted transactions are removed at
-//! once.
+//! A pass reads the dirty part and collects the newest offset of each key, then rewrites the segments below its end
+//! without superseded records. Offsets never change; batches keep their identity, and an emptied batch stays while it
+//! is its producer's last. The first pass that meets a tombstone, or a marker of a transaction without data, sets a
+//! delete horizon in its batch; a later pass removes it after the horizon. Records of aborted transactions are removed
+//! at once.
 //!
 //! # Crash safety
-//! `*.cleaned` written and synced → renamed `*.swap`, the log last, directory synced → originals but the first renamed
-//! `*.deleted` → `*.swap` renamed over the first, the log last. A crash leaves either no `.log.swap` (the originals are
-//! whole) or one (recovery finishes the work).
+//! Write and sync `*.cleaned` → rename them to `*.swap`, the `.log` last, and sync the directory → rename all originals
+//! but the first to `*.deleted` → rename `*.swap` over the first original, the `.log` last. After a crash there is
+//! either no `.log.swap` (the originals are complete) or one (recovery finishes the work).
 
 use super::{Log, Segments};
 use crate::error::StorageError;
@@ -34,7 +34,7 @@ use filter::{Filter, Verdict};
 use keys::KeyOffsets;
 use output::Output;
 
-/// Estimate of a pass, to choose the log that needs it most.
+/// Estimate of a pass, used to select the log that most needs one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cleanable {
     /// First offset not compacted yet.
@@ -43,7 +43,7 @@ pub struct Cleanable {
     pub end_offset: i64,
     /// Share of uncompacted bytes among all bytes that a pass reads.
     pub dirty_ratio: f64,
-    /// `min.cleanable.dirty.ratio` is reached, or `max.compaction.lag.ms` has passed.
+    /// Whether `min.cleanable.dirty.ratio` is reached, or `max.compaction.lag.ms` has passed.
     pub due: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct CompactionResult {
     pub cleaned_to: i64,
     /// Bytes of the segments before the pass.
     pub bytes_before: u64,
-    /// Bytes of their replacements.
+    /// Bytes of the segments that replace them.
     pub bytes_after: u64,
 }
 
@@ -67,8 +67,8 @@ impl Log {
             .max(self.log_start_offset())
     }
 
-    /// Return an estimate of a pass now; `None` if there is nothing to do. Excludes the active segment, everything
-    /// above the last stable offset, and records younger than `min.compaction.lag.ms`.
+    /// Return an estimate of a pass at this time, or `None` if there is nothing to compact. Excludes the active
+    /// segment, everything above the last stable offset, and records younger than `min.compaction.lag.ms`.
     ///
     /// # Errors
     /// [`StorageError`] if a segment cannot be read.
@@ -161,8 +161,8 @@ impl Log {
     ) -> Result<CompactionResult, StorageError> {
         let _maintenance = self.maintenance.lock();
         let segments = self.segments.load_full();
-        // Replacements must be as durable as the originals, and a replay of the journal must not write old entries into
-        // them.
+        // Replacements must be as durable as the originals, and a replay of the journal must not write entries for the
+        // originals into them.
         self.leave_journal()?;
         self.flush()?;
         let first_dirty = self.cleaned_to();
@@ -228,7 +228,7 @@ impl Log {
         groups
     }
 
-    /// Rewrite one group and put it in place; return the bytes before and after.
+    /// Rewrite one group and replace its segments. Return the bytes before and after.
     fn rewrite(
         &self,
         group: &[Arc<Segment>],
@@ -281,7 +281,7 @@ impl Log {
         let replacement = Arc::new(Segment::new(base, &self.dir, &self.handles, now_ms));
         replacement.set_end(group[group.len() - 1].end_offset(), size);
         replacement.entry_synced.store(true, Ordering::Release);
-        // Readers that find a segment replaced wait for this lock and look again.
+        // Readers that find their segment replaced wait for this lock and look up the offset again.
         let writer = self.writer.lock();
         self.check_usable(writer.closed)?;
         for segment in group {

@@ -8,9 +8,10 @@ use crate::staged::waiting;
 use std::path::Path;
 
 impl Log {
-    /// Complete or undo copies after the log was opened. A whole copy is complete. An incomplete copy is truncated,
-    /// with all records after it, and attached again later. Truncating these records is safe: no flush covered them,
-    /// because it would have covered the copy too. Return the number of copies.
+    /// Complete or undo copies after the log was opened. If the log has all records of a copy, the attach is marked as
+    /// done. Otherwise the copy is truncated, with all records after it, and attached again later. The truncation is
+    /// safe: no flush covered these records, because that flush would have covered the copy too. Return the number of
+    /// copies.
     pub(crate) fn settle_copies(&self, log_dir: &Path, now_ms: i64) -> Result<usize, StorageError> {
         let copies = waiting(log_dir, self.id, State::Copying)?;
         for (place, found) in &copies {
@@ -30,7 +31,8 @@ impl Log {
         Ok(copies.len())
     }
 
-    /// Return whether the log has every offset of a copy. An attach leaves no gap, and no compaction runs meanwhile.
+    /// Return whether the log has every offset of a copy. An attach leaves no gap, and compaction does not run before
+    /// the copy is settled.
     fn holds_all(&self, intent: &Intent) -> Result<bool, StorageError> {
         let mut next = intent.base;
         for segment in self.segments.load().iter() {

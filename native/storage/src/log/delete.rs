@@ -41,7 +41,7 @@ impl Log {
         Ok(self.log_start_offset())
     }
 
-    /// Raise the log start and drop epochs that ended below.
+    /// Raise the log start, and drop leader epochs that ended below it.
     pub(super) fn raise_log_start(&self, offset: i64) -> Result<(), StorageError> {
         if self.log_start.fetch_max(offset, Ordering::AcqRel) >= offset {
             return Ok(());
@@ -52,9 +52,9 @@ impl Log {
         Ok(())
     }
 
-    /// Remove segments by `retention.ms`, `retention.bytes` or the log start, oldest first, none that reaches above
-    /// `high_watermark`. A topic that is only compacted loses only segments below its log start. Also rolls a segment
-    /// older than `segment.ms` and expires idle producers.
+    /// Remove segments by `retention.ms`, `retention.bytes` or the log start, oldest first, but no segment that reaches
+    /// above `high_watermark`. For a topic that is only compacted, remove only segments below its log start. Also rolls
+    /// a segment older than `segment.ms` and expires idle producers.
     ///
     /// # Errors
     /// [`StorageError`]; an IO error takes the log directory offline.
@@ -145,7 +145,7 @@ impl Log {
         Ok(count)
     }
 
-    /// Return the time from which a segment's age counts: its largest timestamp, else the file's modification time.
+    /// Return the time from which a segment's age counts: its largest timestamp, or else the file's modification time.
     fn newest(&self, segment: &Segment) -> Result<i64, StorageError> {
         match segment.largest_timestamp()? {
             Some((timestamp, _)) if timestamp != NO_TIMESTAMP => Ok(timestamp),
@@ -159,7 +159,7 @@ impl Log {
     }
 
     /// Take a segment's files out of the log: rename them now and remove them after `file.delete.delay.ms`. A reader
-    /// that still has the segment in its list uses its open file, or finds the file gone and looks again.
+    /// that still has the segment in its list uses its open file. If the file is gone, it looks up the offset again.
     pub(super) fn retire(&self, segment: &Segment, now_ms: i64) -> Result<(), StorageError> {
         let deadline = now_ms.saturating_add(self.config.load().file_delete_delay_ms);
         let mut retired = Vec::new();

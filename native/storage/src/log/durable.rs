@@ -32,8 +32,8 @@ impl Log {
     /// Flush everything appended so far, with its leader epochs; return the flushed end. Writers continue meanwhile.
     ///
     /// # Errors
-    /// The first failure takes the log directory offline and is final: the kernel forgets which pages were lost, so a
-    /// second attempt would succeed without them.
+    /// The first failure takes the log directory offline and is final: the kernel forgets the pages that it could not
+    /// write, so a second attempt would succeed without them.
     pub fn flush(&self) -> Result<i64, StorageError> {
         let moved = {
             let flushing = self.flush.lock();
@@ -73,7 +73,7 @@ impl Log {
         let on_disk = |segment: &Arc<Segment>| segment.entry_synced.load(Ordering::Acquire);
         let known = !self.epochs_dirty.load(Ordering::Acquire)
             && sample.segments.iter().all(|(segment, _)| on_disk(segment));
-        // New names are synced under the lock; moved, replaced or removed files are handled there too.
+        // Use a full flush under the lock if new names must be synced, or if a file was moved, replaced or removed.
         let files: Result<Vec<_>, _> = sample
             .segments
             .iter()
@@ -101,7 +101,7 @@ impl Log {
         self.tell_flushed_with(moved, &mut WakerBatch::default());
     }
 
-    /// Like `tell_flushed`, for one of several logs: waiters wake when `woken` is dropped.
+    /// Like `tell_flushed`, for one of several logs. Waiters wake up when `woken` is dropped.
     pub(crate) fn tell_flushed_with(&self, moved: Option<i64>, woken: &mut WakerBatch) {
         if let (Some(end), Some(callback)) = (moved, self.on_flush.get()) {
             callback(end, woken);
@@ -112,7 +112,7 @@ impl Log {
     pub(crate) fn sample(&self) -> FlushSample {
         let truncations = *self.truncations.lock();
         let synced = self.synced_end_offset();
-        // Read the end first: the list loaded afterwards has every segment below it.
+        // Read the end first. The list loaded afterwards then has every segment below it.
         let end = self.log_end_offset();
         let segments = self.segments.load();
         let first = Self::segment_index(&segments, synced);
@@ -132,7 +132,7 @@ impl Log {
         }
     }
 
-    /// Like [`Log::flush`], for a caller that cannot take the flush lock: publishes nothing.
+    /// Like [`Log::flush`], for a caller that cannot take the flush lock. It does not publish the result.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn sync_sampled(&self) -> Result<(), StorageError> {
         self.sync(&self.sample())
@@ -143,7 +143,7 @@ impl Log {
         for (segment, _) in &sample.segments {
             let file = match segment.file(false) {
                 Ok(file) => file,
-                // Retention removed it since the sample: its bytes are not needed.
+                // Retention has removed the segment since the sample, so its bytes are not needed.
                 Err(error) if error.is_not_found() && !self.holds(segment) => continue,
                 Err(error) => return Err(self.fatal(error)),
             };
@@ -199,13 +199,13 @@ impl Log {
         !sample.holds(*self.truncations.lock())
     }
 
-    /// Record that leader epoch `epoch` begins at the log end; appends in older epochs are refused afterwards. Return
+    /// Record that leader epoch `epoch` begins at the log end. The log then refuses appends in older epochs. Return
     /// whether the epoch was new.
     ///
     /// The file is written before the first record of the epoch, and the flush that covers the record covers the file.
-    /// An epoch without records costs nothing, however many logs begin one at a restart (replacing 10,000 files takes
-    /// seconds). If a crash loses such an epoch, the next leader's begins at the same offset and would have replaced
-    /// it.
+    /// So an epoch without records costs no write, even if very many logs begin one at a restart (replacing 10,000
+    /// files takes seconds). If a crash loses such an epoch, no harm is done: the next leader's epoch begins at the
+    /// same offset and would have replaced it.
     ///
     /// # Errors
     /// [`StorageError`] if the log is closed or its directory offline.
@@ -228,7 +228,7 @@ impl Log {
         let text = self.epochs.read().render();
         let path = self.directory().join(LEADER_EPOCHS);
         if let Err(error) = files::write_replacing(&path, text.as_bytes()) {
-            // A full disk: the next append retries, and no record is written before its epoch.
+            // The disk is full. The next append retries this write, and no record is written before its epoch.
             self.epochs_unwritten.store(true, Ordering::Release);
             return Err(error);
         }
@@ -236,9 +236,9 @@ impl Log {
         Ok(())
     }
 
-    /// Write index files and producer snapshot; return the offset at which recovery may start: everything below is on
-    /// disk in the log's own files. The caller syncs the files (one barrier for many logs) before it writes the offset
-    /// into a checkpoint.
+    /// Write the index files and the producer snapshot. Return the offset at which recovery may start: everything below
+    /// is on disk in the log's own files. The caller syncs the files (one barrier for many logs) before it writes the
+    /// offset into a checkpoint.
     pub(crate) fn prepare_checkpoint(&self) -> Result<i64, StorageError> {
         let synced = self.synced_end_offset().min(self.first_damaged());
         let mut writer = self.writer.lock();
@@ -302,10 +302,10 @@ impl Log {
         let stamp = |segment: &Arc<Segment>| {
             let path = segment.path(LOG);
             let modified_ns = match std::fs::metadata(&path) {
-                // Known damage: the next start must check it.
+                // A reader found damage in this segment, so the next start must check it.
                 Ok(_) if segment.damaged.load(Ordering::Acquire) => i64::MIN,
                 Ok(metadata) => modified_ns(&metadata),
-                // The file was removed from outside. The next start reports the lost records.
+                // Something outside the broker removed the file. The next start reports the lost records.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => i64::MIN,
                 Err(error) => return Err(StorageError::io("look at", &path)(error)),
             };

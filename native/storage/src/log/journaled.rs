@@ -14,13 +14,13 @@ use std::sync::{Arc, Weak};
 pub(crate) enum UnflushedData {
     /// Nothing.
     Nothing,
-    /// Bytes for the journal.
+    /// Bytes that fit the journal.
     Small(JournalSample),
-    /// Bytes that the journal cannot hold or does not need: sync the log's files instead.
+    /// Bytes that do not fit the journal or do not need it: the log's files are synced instead.
     Other,
 }
 
-/// A range of the active segment.
+/// A range of the active segment that goes to the journal.
 pub(crate) struct JournalSample {
     segment: Arc<Segment>,
     from: Place,
@@ -43,7 +43,7 @@ impl JournalSample {
         }
     }
 
-    /// Append its bytes to `out`, as they are in the segment's file.
+    /// Append the range's bytes to `out`, as they are in the segment's file.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) -> Result<(), StorageError> {
         let position = u64::from(self.from.position);
         if self.segment.append_unflushed(position, self.bytes(), out) {
@@ -66,8 +66,8 @@ impl JournalSample {
 }
 
 impl Log {
-    /// Return whether the unflushed content is likely for the journal. Cheap and without locks; [`Log::waiting`]
-    /// decides.
+    /// Return whether the unflushed content probably fits the journal. This check is cheap and takes no locks;
+    /// [`Log::unflushed_data`] decides.
     pub(crate) fn is_small(&self, bytes_max: usize) -> bool {
         let segments = self.segments.load();
         segments.last().is_some_and(|active| {
@@ -86,7 +86,7 @@ impl Log {
         bytes_max: usize,
     ) -> UnflushedData {
         let flushed = self.flushed_end_offset();
-        // Read the end first: an epoch is in its file before its first record counts.
+        // Read the end first: an epoch is in its file before the log end covers its first record.
         let end = self.log_end_offset();
         let segments = self.segments.load();
         let Some(active) = segments.last() else {
@@ -127,11 +127,11 @@ impl Log {
         (before < end).then_some(end)
     }
 
-    /// Return the directory's name for the journal.
+    /// Return the name of the log's directory for a journal entry.
     pub(crate) fn name_in(&self, root: &Path) -> Option<String> {
         let directory = self.dir.read();
-        // Compare as text in the usual case, where one path was joined to the other: taking paths apart costs more than
-        // the rest of the entry.
+        // In the usual case the log's path was made from the root path, so compare them as text. Parsing both paths
+        // costs more than the rest of the entry.
         let texts = directory.to_str().zip(root.to_str());
         let name = texts
             .and_then(|(directory, root)| directory.strip_prefix(root))

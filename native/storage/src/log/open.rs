@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8};
 use std::sync::{Arc, OnceLock};
 
 impl Log {
-    /// Open a log from its files. [`crate::LogDir::open_log`] calls this with what all logs of the directory share.
-    #[allow(clippy::too_many_arguments)] // each is one fact about the log, named at the one caller
+    /// Open a log from its files. [`crate::LogDir::open_log`] passes the objects that all logs of the directory share.
+    #[allow(clippy::too_many_arguments)] // each argument is one fact about the log, named by the only caller
     pub(crate) fn open(
         path: PathBuf,
         topic: &str,
@@ -39,13 +39,13 @@ impl Log {
             && last.size() > 0
             && links::is_shared(&last.path(LOG))?
         {
-            // Begin a new segment, because later appends to this log must not make the staged file grow.
+            // Begin a new segment, because later appends must not grow the staged file that this log links to.
             let fresh = Segment::fresh(found.log_end, &dir, handles, now_ms);
             found.segments.push(Arc::new(fresh));
         }
         let active = Arc::clone(&found.segments[found.segments.len() - 1]);
-        // After a clean stop everything is on disk. After a crash scanned records may be only in the page cache, and a
-        // power loss could remove them: the first flush covers them.
+        // After a clean stop everything is on disk. After a crash, scanned records may be only in the page cache, where
+        // a power loss removes them. The first flush covers them.
         let flushed = if found.report.clean {
             found.log_end
         } else {

@@ -9,7 +9,7 @@ use pybroker_model::{BatchError, Batches};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes of a segment file: whole batches, except that the last one may be cut.
+/// Bytes of a segment file: complete batches, except that the last one may be incomplete.
 #[derive(Clone, Debug)]
 pub struct LogSlice {
     /// The open file; `None` for an empty result.
@@ -44,9 +44,10 @@ impl LogSlice {
 }
 
 impl Log {
-    /// Return batches from the batch with `offset` on, below `upper` (exclusive; the high watermark, the last stable
-    /// offset or the log end), at most `max_bytes`. With `at_least_one` the first batch is complete even if it is
-    /// larger (KIP-74); otherwise a first batch that does not fit gives an empty result. A result never spans segments.
+    /// Return batches from the one that contains `offset`, at most `max_bytes`. `upper` is the exclusive bound: the
+    /// high watermark, the last stable offset or the log end. With `at_least_one` the first batch is complete even if
+    /// it is larger (KIP-74); otherwise a first batch that does not fit gives an empty result. A result never spans
+    /// several segments.
     ///
     /// # Errors
     /// [`ReadError::OutOfRange`] below the log start or above `upper`.
@@ -70,10 +71,10 @@ impl Log {
             return Ok(LogSlice::EMPTY);
         }
         match self.slice(offset, max_bytes, upper, at_least_one) {
-            // The segment was removed or replaced between list and file: look again.
+            // The segment was removed or replaced after the list was loaded, so look it up again.
             Err(error) if error.is_not_found() => {
-                // Lists and files change under this lock: while it is held, every listed file exists. Without it a
-                // second compaction or removal could make the read fail again.
+                // Lists and files change only under this lock: while this thread holds it, every listed file exists.
+                // Otherwise a second compaction or removal could make the read fail again.
                 let _writer = self.writer.lock();
                 let start = self.log_start_offset();
                 if offset < start {
@@ -118,7 +119,8 @@ impl Log {
         Ok(LogSlice::EMPTY)
     }
 
-    /// If the file of a closed segment was cut, end the segment after the last whole batch in the file.
+    /// If something outside the broker shortened the file of a closed segment, end the segment after the last complete
+    /// batch in the file.
     fn end_before_the_cut(&self, segment: &Arc<Segment>) -> Result<(), StorageError> {
         // Truncations and replacements of segments hold this lock, so check under it that the segment is still a closed
         // one.
@@ -131,7 +133,7 @@ impl Log {
         Ok(())
     }
 
-    /// Mark a segment in which a reader met an invalid batch, so that the next start checks it.
+    /// Mark a segment in which a reader found an invalid batch, so that the next start checks it.
     fn damaged_at(&self, segment: &Segment, offset: i64, error: StorageError) -> StorageError {
         if matches!(error, StorageError::Corrupt { .. })
             && !segment.damaged.swap(true, Ordering::AcqRel)
@@ -149,8 +151,7 @@ impl Log {
         self.has_damage_noted.store(true, Ordering::Release);
     }
 
-    /// Return a description of the damage if the batch that contains `offset` is damaged; the next start then checks
-    /// its segment.
+    /// If the batch that contains `offset` is damaged, return a description. The next start then checks its segment.
     pub fn damage_at(&self, offset: i64) -> Option<String> {
         let slice = self.read(offset, 0, self.log_end_offset(), true).ok()?;
         let bytes = slice.to_vec().ok()?;
@@ -181,14 +182,15 @@ impl Log {
         Some(self.lost_from.load(Ordering::Acquire)).filter(|&from| from != NOTHING_LOST)
     }
 
-    /// Forget lost offsets at or above the log end: the leader sends them again.
+    /// Forget lost offsets at or above the log end, because the leader sends their records again.
     pub(super) fn forget_lost_above(&self, end: i64) {
         if self.lost_from.load(Ordering::Acquire) >= end {
             self.lost_from.store(NOTHING_LOST, Ordering::Release);
         }
     }
 
-    /// Return descriptions, for the operator, of damage found by readers since the last call; each segment once.
+    /// Return descriptions, for the operator, of the damage that readers found since the last call. Each segment is
+    /// reported once.
     pub fn take_damage(&self) -> Vec<String> {
         if !self.has_damage_noted.swap(false, Ordering::AcqRel) {
             return Vec::new();

@@ -4,15 +4,15 @@ use super::Log;
 use crate::error::AppendError;
 use pybroker_model::{BatchHeader, Batches};
 
-/// A batch of a response: its position and header.
+/// A batch of a Fetch response: its position and header.
 type PositionedBatch = (usize, BatchHeader);
 
 impl Log {
     /// Append fetched batches with the leader's offsets and epochs; return the new log end. Skips a partial batch at
     /// the end and batches that are entirely below the log end. Writes consecutive batches together.
     ///
-    /// The leader's log may start within a batch, which it sends completely: a log without records then begins with
-    /// that batch and keeps its log start.
+    /// The leader's log may start within a batch, and the leader sends that batch completely. A follower's log without
+    /// records then begins with this batch, but keeps its log start.
     ///
     /// # Errors
     /// [`AppendError`]; batches before the faulty one may be appended.
@@ -88,8 +88,8 @@ fn checked(records: &[u8]) -> Result<Vec<PositionedBatch>, AppendError> {
     Ok(batches)
 }
 
-/// Return the number of batches at the front that have one epoch, are in order, and have at most `bytes_max` bytes
-/// together. Returns at least one.
+/// Return how many of the first batches have the same epoch, are in order, and have at most `bytes_max` bytes together.
+/// The result is at least one.
 fn run(batches: &[PositionedBatch], bytes_max: u64) -> usize {
     let mut bytes = 0;
     let together = batches

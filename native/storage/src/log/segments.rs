@@ -27,8 +27,8 @@ impl Log {
         }
     }
 
-    /// Check Kafka's conditions: the bytes do not fit, the segment is old, an index is full, or the offset does not fit
-    /// the index's 31 bits. `last_offset` and `max_timestamp` are those of the bytes to write.
+    /// Check Kafka's conditions for a roll: the bytes do not fit, the segment is old, an index is full, or the offset
+    /// does not fit the index's 31 bits. `last_offset` and `max_timestamp` are those of the bytes to write.
     pub(super) fn must_roll(
         &self,
         active: &Segment,
@@ -76,8 +76,8 @@ impl Log {
         Ok(waited > limit)
     }
 
-    /// Return a part of `segment.jitter.ms` that differs between logs but is constant for a log: segments do not all
-    /// roll in the same second.
+    /// Return a part of `segment.jitter.ms` that is constant for a log but differs between logs, so that not all
+    /// segments roll in the same second.
     fn roll_jitter(&self, config: &LogConfig) -> i64 {
         let most = config.segment_jitter_ms.min(config.segment_ms);
         if most <= 0 {
@@ -90,11 +90,12 @@ impl Log {
         (hasher.finish() % most as u64) as i64
     }
 
-    /// Roll. Does not wait for the disk: the flusher syncs the old segment before it publishes anything in the new one.
+    /// Roll to a new segment without waiting for the disk: the flusher syncs the old segment before it publishes
+    /// anything in the new one.
     pub(super) fn roll_locked(&self, writer: &mut Writer, now_ms: i64) -> Result<(), StorageError> {
         let end = self.log_end_offset();
         if end == writer.active.base_offset {
-            // The segment is empty, so it is not full, and a new one would begin at the same offset.
+            // The active segment is empty, so it is not full, and a new one would begin at the same offset.
             return Ok(());
         }
         writer
@@ -104,7 +105,7 @@ impl Log {
         self.write_snapshot(writer, end)
             .map_err(|error| self.fatal(error))?;
         let segment = Arc::new(Segment::fresh(end, &self.dir, &self.handles, now_ms));
-        // A crash between roll and first write leaves an empty file; any other file is unexpected.
+        // A crash between a roll and the first write leaves an empty file. A file with content is unexpected.
         let path = segment.path(LOG);
         if std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
             return Err(StorageError::Exists { path });

@@ -114,7 +114,7 @@ impl Log {
             if header.base_offset >= upper {
                 return Ok(false);
             }
-            // Open only a batch whose largest timestamp matches.
+            // Decompress only a batch whose largest timestamp matches.
             if wanted(header.max_timestamp) {
                 candidate = self.first_record(segment, position, header, start, upper, &wanted)?;
             }

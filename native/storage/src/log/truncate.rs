@@ -1,4 +1,4 @@
-//! Truncation: a follower removes the end of its log if its leader has another history.
+//! Truncation: a follower removes the end of its log if its leader's log differs there.
 
 use super::{Log, Segments, Writer};
 use crate::error::StorageError;
@@ -11,7 +11,7 @@ use crate::staged::links;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Guard of a truncation, see [`Log::truncating`].
+/// Guard of a truncation, see [`Log::begin_truncation`].
 pub(crate) struct TruncationGuard<'a>(&'a Log);
 
 impl Drop for TruncationGuard<'_> {
@@ -32,7 +32,7 @@ impl Log {
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
         if offset >= self.log_end_offset() {
-            // An epoch that began here without a record is not in the new leader's log either.
+            // An epoch without records that began at this offset is not in the new leader's log either.
             if self.epochs.write().truncate_from_end(self.log_end_offset()) {
                 self.rewrite_epochs().map_err(|e| self.fatal(e))?;
             }
@@ -96,7 +96,7 @@ impl Log {
         self.log_end.store(end, Ordering::Release);
         let removed = segments.split_off(keep + 1);
         self.publish_segments(segments.clone());
-        // Remove the highest segment first, so that a crash in between leaves a log without a gap.
+        // Remove the highest segment first, so that a crash in between leaves no gap in the log.
         for segment in removed.iter().rev() {
             remove_files(segment)?;
         }
@@ -131,7 +131,7 @@ impl Log {
             remove_files(segment)?;
         }
         let active = Arc::new(Segment::fresh(offset, &self.dir, &self.handles, now_ms));
-        // The file's name records the offset.
+        // Create the file, because its name records the log's new offset.
         active.file(true)?;
         self.publish_segments(vec![Arc::clone(&active)]);
         writer.active = active;
@@ -147,8 +147,8 @@ impl Log {
         files::sync_dir(&self.directory())
     }
 
-    /// Start a truncation. While the guard lives, no sync is published that began before or during the truncation,
-    /// because the sync's ends and positions may be among the removed ones.
+    /// Start a truncation. While the guard exists, no sync publishes its result if it began before or during the
+    /// truncation, because its ends and positions may be among the removed ones.
     pub(crate) fn begin_truncation(&self) -> TruncationGuard<'_> {
         *self.truncations.lock() += 1;
         TruncationGuard(self)

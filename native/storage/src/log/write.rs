@@ -1,4 +1,4 @@
-//! Writes of batches with assigned offsets to the active segment, and the update of the state in memory.
+//! Writes batches with assigned offsets to the active segment and updates the state in memory.
 
 use super::{Log, Writer};
 use crate::config::{FlushMode, LogConfig};
@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 impl Log {
-    /// Make sure that the epochs' file has the epoch of the next record before the record is written. Leaders announce
-    /// theirs with [`Log::begin_epoch`]; a follower learns of it with the first record.
+    /// Write the epoch of the next record to the epochs' file before the record is written. A leader announces its
+    /// epoch with [`Log::begin_epoch`]; a follower learns an epoch from its first record.
     pub(super) fn note_epoch(&self, epoch: i32, start_offset: i64) -> Result<(), StorageError> {
         let known = self.epochs.read().latest();
         if epoch < 0 || known.is_some_and(|latest| latest.epoch >= epoch) {
@@ -59,7 +59,7 @@ impl Log {
         }
         let failed = |error| {
             if position == 0 {
-                // The segment has no unsynced content: its file may be closed.
+                // The segment has no unsynced content, so the cache may close its file.
                 segment.set_dirty(false);
             }
             self.fatal(error)
@@ -76,7 +76,7 @@ impl Log {
         };
         if let Err(error) = written {
             let error = StorageError::io("write", &segment.path(LOG))(error);
-            // Readers must not see a half batch: restore the file, or take the directory offline.
+            // Readers must not see a partial batch: restore the file, or take the directory offline.
             if let Err(undo) = file.file().set_len(position) {
                 return Err(self
                     .fatal(StorageError::io("truncate", &segment.path(LOG))(undo))
@@ -136,7 +136,7 @@ impl Log {
             return Ok(());
         }
         if !header.is_transactional() && !header.is_control() {
-            // The common case takes no other lock.
+            // In the common case, no other lock is needed.
             writer
                 .producers
                 .appended(header, now_ms, &mut Default::default());

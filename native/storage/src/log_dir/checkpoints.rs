@@ -1,6 +1,6 @@
-//! Checkpoint files of a log directory, and the partitions that their offsets belong to. Kafka's format has topic and
-//! partition but no topic id: a value of one incarnation must never apply to its successor of the same name (a log
-//! start would hide the successor's first records).
+//! Checkpoint files of a log directory, and the partitions that their offsets belong to. Kafka's format has the topic
+//! and the partition but no topic id. So this module ensures that a value of a deleted topic never applies to a new
+//! topic of the same name. For example, an old log start would hide the new topic's first records.
 
 use crate::checkpoint::{self, OffsetsByPartition};
 use crate::error::StorageError;
@@ -24,8 +24,8 @@ pub(super) struct Checkpoints {
     checkpointed: Mutex<CheckpointedPartitions>,
 }
 
-/// Partitions with an entry in each file, and partitions whose directory was created since the files were read. Hashes
-/// of (topic, partition): a collision costs a rewrite, or a recovery without checkpoints.
+/// Partitions with an entry in each file, and partitions whose directory was created since the files were read. Stored
+/// as hashes of (topic, partition). A collision costs a rewrite, or a recovery without checkpoints.
 #[derive(Debug, Default)]
 struct CheckpointedPartitions {
     in_file: HashMap<&'static str, HashSet<u64>>,
@@ -59,7 +59,7 @@ impl Checkpoints {
         }
     }
 
-    /// Return the value in `file` at start for the partition's current incarnation.
+    /// Return the value that `file` had at start for the partition's current incarnation.
     pub(super) fn at_start(&self, file: &str, topic: &str, partition: i32) -> Option<i64> {
         if self.is_renewed(topic, partition) {
             return None;
@@ -77,7 +77,7 @@ impl Checkpoints {
             .contains(&key(topic, partition))
     }
 
-    /// Replace a file, durably. Leaves out logs that were staged for deletion meanwhile.
+    /// Replace a checkpoint file, durably. Leaves out logs that were staged for deletion meanwhile.
     pub(super) fn write<'a>(
         &self,
         file: &'static str,
@@ -97,8 +97,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Drop the entries of these partitions before their directories are created: no value of an earlier incarnation
-    /// applies to them, now or after a crash.
+    /// Drop the entries of these partitions before their directories are created. No value of an earlier incarnation
+    /// then applies to them, even after a crash.
     pub(super) fn forget<'a>(
         &self,
         partitions: impl Iterator<Item = (&'a str, i32)>,

@@ -1,8 +1,8 @@
 //! The clean-shutdown marker: with it, opening a log scans nothing.
 //!
 //! Kafka's marker only means that there was a clean stop. Pybroker's marker also lists every segment of each log with
-//! its size and modification time, so that data changed afterwards (a cut file, a restored backup, another disk) is not
-//! trusted, and it has a checksum. Kafka accepts the file as its own marker.
+//! its size and modification time, and a checksum. So opening a log does not trust data that was changed after the stop
+//! (a truncated file, a restored backup, another disk). Kafka accepts the file as its own marker.
 //!
 //! ```text
 //! pybroker clean shutdown 2
@@ -22,7 +22,7 @@ use std::path::Path;
 const MARKER_BYTES_MAX: u64 = 1 << 30;
 const VERSION_LINE: &str = "pybroker clean shutdown 2";
 
-/// Read the marker and remove it, durably: it must not outlive a crash.
+/// Read the marker and remove it durably, so that no start after a crash finds it.
 pub(super) fn take(dir: &Path) -> Result<HashMap<String, CleanState>, StorageError> {
     let path = dir.join(CLEAN_SHUTDOWN);
     let content = match files::read_if_there(&path, MARKER_BYTES_MAX) {

@@ -48,7 +48,7 @@ impl LogDir {
         self.checkpoints.write(LOG_STARTS, entries)
     }
 
-    /// Write the progress of compaction. Losing it costs another pass.
+    /// Write the progress of compaction. If it is lost, logs need another compaction pass.
     fn checkpoint_cleaner(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
         let cleaned = logs
             .iter()
@@ -66,9 +66,9 @@ impl LogDir {
         self.checkpoints.write(HIGH_WATERMARKS, entries)
     }
 
-    /// Stop cleanly: close all logs, sync everything and write the marker, with which the next start scans nothing.
-    /// `logs` are all logs of this directory with their high watermarks. After an error there is no marker, and the
-    /// next start recovers.
+    /// Stop cleanly: close all logs, sync everything and write the clean-shutdown marker, so that the next start scans
+    /// nothing. `logs` are all logs of this directory with their high watermarks. After an error there is no marker,
+    /// and the next start recovers.
     ///
     /// # Errors
     /// The first [`StorageError`].

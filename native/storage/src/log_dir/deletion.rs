@@ -1,6 +1,6 @@
 //! Staged deletion: a partition's directory moves to `deleting/{topic id in hex}_{partition}` and stays there until its
-//! deadline. Until then an undelete, or the controller re-creating the replica, can move it back. A removal first
-//! renames the directory, so that a directory without some of its files is never moved back.
+//! deadline. Before the deadline, the directory moves back if the topic is undeleted or the controller re-creates the
+//! replica. A removal first renames the directory. So a directory that has lost some of its files is never moved back.
 
 use super::LogDir;
 use super::partitions::{fail_all, sync_each_file, sync_opened};
@@ -24,26 +24,27 @@ pub struct StagedDeletion {
     pub path: PathBuf,
     /// Topic id and partition from the directory's name.
     pub id: Option<TopicIdPartition>,
-    /// Former name of its directory.
+    /// Former name of the directory.
     pub directory: Option<String>,
-    /// Time of its removal, milliseconds since the epoch; `None` if unknown (then only an operator removes it).
+    /// Time of the removal, milliseconds since the epoch. `None` if unknown: then only an operator removes the
+    /// directory.
     pub deadline_ms: Option<i64>,
-    /// The removal has begun: files may be missing.
+    /// Whether the removal has begun. Files may then be missing.
     pub purging: bool,
 }
 
-/// A directory to stage, with its note.
+/// A directory to stage, with the note that is written into it.
 struct DirectoryDeletion {
     from: PathBuf,
     id: TopicIdPartition,
     note: String,
-    /// Whether only the note will have the log start: it must then be on disk before the directory moves. The loss of
-    /// any other note in a power loss costs only a longer recovery.
+    /// Whether the note will be the only record of the log start, and must be on disk before the directory moves. If a
+    /// power loss removes any other note, only the recovery takes longer.
     needed: bool,
 }
 
 impl LogDir {
-    /// Close `logs` and stage their directories, durably, all with one barrier; return the new path of each.
+    /// Close `logs` and stage their directories durably, with one barrier for all. Return the new path of each.
     ///
     /// # Errors
     /// [`StorageError`]; the log is closed anyway.
@@ -74,14 +75,14 @@ impl LogDir {
         let results = self.stage(directories.collect());
         for (log, to) in logs.iter().zip(&results) {
             if let Ok(to) = to {
-                // Readers without an open file of a segment find it at the new path.
+                // Readers that have not opened a segment's file yet find it at the new path.
                 log.dir.write().clone_from(to);
             }
         }
         results
     }
 
-    /// Like [`LogDir::stage_logs`] for a directory that is not open (a stray, a damaged one).
+    /// Like [`LogDir::stage_logs`] for a directory that is not open (a stray or damaged replica).
     ///
     /// # Errors
     /// [`StorageError`], also for a name that is not directly below the log directory.
@@ -122,7 +123,7 @@ impl LogDir {
         }
     }
 
-    /// Sync the needed notes → rename the directories → sync the renames.
+    /// Sync the notes that must be on disk → rename the directories → sync the renames.
     fn stage(
         &self,
         directories: Vec<Result<DirectoryDeletion, StorageError>>,
@@ -151,7 +152,7 @@ impl LogDir {
             .into_iter()
             .map(|directory| {
                 let DirectoryDeletion { from, id, .. } = directory?;
-                // Another copy of the partition may be staged already.
+                // The partition may have been staged before; number the copies.
                 let to = (0..)
                     .map(|n| self.staged_path(id, n))
                     .find(|path| !path.exists())
@@ -177,7 +178,7 @@ impl LogDir {
         staged
     }
 
-    /// Return the path of the `copy`-th staged directory of a partition.
+    /// Return the path of copy number `copy` of a partition's staged directories.
     fn staged_path(&self, id: TopicIdPartition, copy: u32) -> PathBuf {
         let base = format!("{}_{}", id.topic_id.uuid().to_hex(), id.partition);
         self.path.join(DELETING).join(match copy {
@@ -186,7 +187,7 @@ impl LogDir {
         })
     }
 
-    /// Move a staged partition back into service as a partition of `topic`, durably; return its directory's name,
+    /// Move a staged partition back into service as a partition of `topic`, durably. Return its directory's name, or
     /// `None` if it is not staged here. Idempotent.
     ///
     /// # Errors
@@ -242,7 +243,8 @@ impl LogDir {
         let note = read_note(&path)?;
         let number = |name| value_of(&note, name).and_then(|text| text.parse::<i64>().ok());
         state.log_start_offset = state.log_start_offset.max(number("log_start_offset"));
-        // A lower value is safe: recovery scans more. This directory's own checkpoint is newer.
+        // Prefer the directory's own checkpoint, because it is newer than the note. A lower value is safe: recovery
+        // scans more.
         state.recovery_point = state.recovery_point.or(number("recovery_point"));
         Some(path)
     }
@@ -312,7 +314,7 @@ impl DirectoryDeletion {
     /// Write the note into the directory; `durably` syncs it at once.
     fn write_note(&self, durably: bool) -> Result<(), StorageError> {
         let path = self.from.join(DELETION);
-        // An existing note may be the only record of the log start, see `LogDir::settle_restored`.
+        // Keep an existing note, because it may be the only record of the log start; see `LogDir::settle_restored`.
         if durably || path.exists() {
             files::write_atomically(&path, self.note.as_bytes())
         } else {
@@ -336,8 +338,8 @@ fn describe(path: PathBuf) -> StagedDeletion {
             partition: partition.parse().ok()?,
         })
     });
-    // If name and metadata disagree, only an operator may decide what to do. After the removal has begun, the decision
-    // is made, and the metadata file may be gone.
+    // If the name and the metadata file disagree, only an operator may decide what to do. This check is skipped once
+    // the removal has begun: the metadata file may be gone then.
     let id = named.filter(|id| {
         purging
             || matches!(partition_metadata::read(&path), Ok(Some(found)) if found == id.topic_id)

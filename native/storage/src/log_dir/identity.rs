@@ -9,10 +9,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 const PROPERTIES_BYTES_MAX: u64 = 64 << 10;
-/// Number of the format. A release that writes data that older releases would misread raises it; these releases then
-/// refuse to start.
+/// Format number. A release raises it if older releases would misread its data; these releases then refuse to start.
 const FORMAT: u32 = 1;
-/// Format while a journal may hold records that the logs' files lack.
+/// Format number while a journal may hold records that the logs' files lack.
 const FORMAT_WITH_JOURNAL: u32 = 2;
 const FORMAT_KEY: &str = "pybroker.format";
 const JOURNAL_KEY: &str = "pybroker.journal";
@@ -26,7 +25,7 @@ pub(super) struct Identity {
     pub(super) journal: Option<Uuid>,
 }
 
-/// Check that the directory belongs to this broker and cluster; claim a new one.
+/// Check that the directory belongs to this broker and cluster. A new directory is assigned to them.
 pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Identity, StorageError> {
     let path = dir.join(META_PROPERTIES);
     let Some(content) = files::read_if_there(&path, PROPERTIES_BYTES_MAX)? else {
@@ -73,7 +72,7 @@ pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Identity, Sto
             format!("cluster {}", options.cluster_id),
         ));
     }
-    // KRaft's files use node.id instead.
+    // In KRaft mode, Kafka writes node.id instead.
     let broker = properties
         .get("broker.id")
         .or_else(|| properties.get("node.id"));
@@ -106,7 +105,7 @@ pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Identity, Sto
     })
 }
 
-/// Record, durably, that there is a journal, or that there is none. Keeps the rest of the file.
+/// Record durably whether there is a journal. Keeps the rest of the file.
 pub(super) fn note_journal(dir: &Path, journal: Option<Uuid>) -> Result<(), StorageError> {
     let path = dir.join(META_PROPERTIES);
     let content = files::read_if_there(&path, PROPERTIES_BYTES_MAX)?.unwrap_or_default();

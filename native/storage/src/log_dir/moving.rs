@@ -1,5 +1,5 @@
-//! Moves of a partition to another log directory (KIP-113): copy its files during writes and reads. At the end, while
-//! appends are blocked, copy the rest and swap the directories.
+//! Moves of a partition to another log directory (KIP-113). The mover copies the partition's files while clients write
+//! and read. At the end it blocks appends, copies the rest and swaps the directories.
 //!
 //! Each step is durable; after a crash the next start ([`LogDir::scan`]'s caller) finishes or undoes the move:
 //!
@@ -34,7 +34,7 @@ const MOVED_BYTES_MAX: u64 = 16 << 10;
 /// Longest name without the suffixes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// An unfinished copy of a log. Dropping it removes its directory.
+/// A running copy of a log. Dropping it removes the copy's directory.
 #[derive(Debug)]
 pub struct LogCopy {
     source: Arc<Log>,
@@ -53,7 +53,7 @@ struct CopyProgress {
 }
 
 impl LogCopy {
-    /// Begin a copy of `source` in `target`. `name`: the final name of its directory.
+    /// Begin a copy of `source` in `target`. `name` is the final name of the copy's directory.
     ///
     /// # Errors
     /// [`StorageError`]; nothing is left behind.
@@ -84,7 +84,8 @@ impl LogCopy {
         Ok(copy)
     }
 
-    /// Copy the bytes that segments got since the last pass; return their number. Appends continue meanwhile.
+    /// Copy the bytes that were appended to segments since the last pass. Return their number. Appends continue
+    /// meanwhile.
     ///
     /// # Errors
     /// [`StorageError`] if the disk fails; [`StorageError::Closed`] if `go_on` returns false. The function calls
@@ -114,7 +115,7 @@ impl LogCopy {
         let to = file_names::of_segment(self.future()?, base_offset, LOG);
         let mut file = match File::open(&from) {
             Ok(file) => file,
-            // Retention removed it, or it never got a byte.
+            // Retention removed the file, or the segment has no records yet.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(StorageError::io("open", &from)(error)),
         };
@@ -122,7 +123,8 @@ impl LogCopy {
             .metadata()
             .map_err(StorageError::io("look at", &from))?
             .ino();
-        // Continue only in the same file: compaction replaces it by another one, and a truncation makes it shorter.
+        // Continue a copy only if the source is the same file. Compaction replaces the file, and a truncation shortens
+        // it.
         let begun = self
             .copied
             .get(&base_offset)
@@ -216,7 +218,7 @@ impl LogCopy {
             cleaned_to: Some(source.cleaned_to()),
             clean: None,
         };
-        // Open the log before the point of no return, so that an error still stops the move.
+        // Open the log before the source is marked as moved, so that an error can still stop the move.
         let (log, _) = Log::open(
             future.clone(),
             source.topic(),
@@ -257,7 +259,7 @@ impl LogCopy {
 impl Drop for LogCopy {
     fn drop(&mut self) {
         if let Some(future) = self.future.take() {
-            // The next start removes the remainder.
+            // If the removal fails, the next start removes the remainder.
             drop(std::fs::remove_dir_all(future));
         }
     }

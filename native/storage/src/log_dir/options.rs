@@ -6,7 +6,7 @@ use crate::handles::OPEN_FILES_MAX;
 use crate::producer_state::ProducerCount;
 use std::sync::Arc;
 
-/// `log.dir.layout`: names of partition directories. Both layouts are read, whatever is set.
+/// `log.dir.layout`: names of new partition directories. Directories of both layouts can be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// `{topic}-{partition}`, as in Apache Kafka.
@@ -25,7 +25,7 @@ const JOURNAL_BYTES: u64 = 64 << 20;
 pub struct LogDirOptions {
     /// Id of this broker.
     pub broker_id: i32,
-    /// Id of the cluster; data of another one is refused.
+    /// Id of the cluster. Data of another cluster is refused.
     pub cluster_id: String,
     /// Largest number of open segment files.
     pub open_files_max: usize,
@@ -39,7 +39,7 @@ pub struct LogDirOptions {
     pub journal_bytes: u64,
     /// Clock to measure syncs and the waits of appends; `None`: no measurements.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Counts the producers of all logs; the directories of one broker share it.
+    /// Counter of the producers of all logs, which the log directories of a broker share.
     pub producers: Arc<ProducerCount>,
 }
 

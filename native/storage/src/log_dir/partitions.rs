@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 /// Number of files from which one barrier for the filesystem is cheaper than a sync of each.
 const BARRIER_FILES: usize = 8;
 
-/// Maximum number of directories that share one file, which limits the effect of one damaged block. A higher number
-/// would save nothing, because the directories cost as much.
+/// Maximum number of directories that share one file. It limits the effect of a damaged block. A higher number would
+/// save almost nothing, because by then the directories themselves cost as much.
 const SHARERS_MAX: usize = 32;
 
 /// A partition to create.
@@ -25,19 +25,19 @@ pub struct NewPartition {
     pub topic: String,
     /// Topic id and partition index.
     pub id: TopicIdPartition,
-    /// The partition's first leader epoch, if this broker leads it: durable from the start, so that a late order for
-    /// another incarnation can be recognised by its epoch.
+    /// The partition's first leader epoch, if this broker leads it. It is durable when the directory is created, so
+    /// that the broker recognizes a late order for another incarnation by its epoch.
     pub leader_epoch: Option<i32>,
 }
 
-/// A small new file of a partition's directory. Most have the same content (topic id, first leader epoch), and the cost
-/// of a new partition is new inodes: ext4 without a journal skips every inode deleted in the last minutes, one by one.
-/// So files with the same content are one file with many names, synced once; a file is only ever replaced by a rename,
-/// never modified.
+/// A small new file of a partition's directory. Creating a partition costs mostly new inodes: ext4 without a journal
+/// skips every inode deleted in the last minutes, one by one. Most of these files have the same content (topic id,
+/// first leader epoch), so they are hard links to one file, which is synced once. Sharing is safe because such a file
+/// is only replaced by a rename, never modified.
 enum NewFile {
     /// A file whose content has been written under a temporary name.
     Own(PathBuf),
-    /// Same content as the earlier file `like`.
+    /// A file with the same content as the earlier file `like`.
     Shared {
         path: PathBuf,
         like: PathBuf,
@@ -52,7 +52,7 @@ impl NewFile {
         }
     }
 
-    /// Return its path if it has a temporary file of its own.
+    /// Return the temporary file's path, if this file has one of its own.
     fn written(&self) -> Option<&Path> {
         match self {
             Self::Own(path) => Some(path),
@@ -60,7 +60,7 @@ impl NewFile {
         }
     }
 
-    /// Move the file to its name. Its content is on disk already, unless the filesystem refuses a link.
+    /// Move the file to its final name. Its content is on disk already, unless the filesystem refuses a link.
     fn put_in_place(&self) -> Result<(), StorageError> {
         match self {
             Self::Own(path) => files::replace(path),
@@ -76,11 +76,11 @@ impl NewFile {
     }
 }
 
-/// Files written for new partitions by content: path of the first, and number of sharers.
+/// Files written for new partitions, by content: path of the first one, and number of directories that share it.
 type SharedFiles = HashMap<String, (PathBuf, usize)>;
 
 impl NewPartition {
-    /// Return the name of its directory.
+    /// Return the name of the partition's directory.
     #[must_use]
     pub fn directory(&self) -> String {
         format!("{}-{}", self.topic, self.id.partition)
@@ -88,8 +88,8 @@ impl NewPartition {
 }
 
 impl LogDir {
-    /// Create directories with `partition.metadata` and the first leader epoch, durably, all with two barriers.
-    /// Completes an unfinished creation (a directory without metadata and data); refuses any other existing one.
+    /// Create directories with `partition.metadata` and the first leader epoch, durably, with two barriers for all.
+    /// Completes an unfinished creation (a directory without metadata and data). Refuses any other existing directory.
     pub fn create_partitions(&self, partitions: &[NewPartition]) -> Vec<Result<(), StorageError>> {
         let named = partitions
             .iter()
@@ -142,7 +142,7 @@ impl LogDir {
         results
     }
 
-    /// Write `partition.metadata` into directories without one, durably, all with two barriers; return a result for
+    /// Write `partition.metadata` into directories without one, durably, with two barriers for all. Return a result for
     /// each. Refuses a directory that has the file.
     pub fn adopt_partitions(
         &self,
@@ -283,19 +283,19 @@ impl LogDir {
     }
 }
 
-/// Return whether this many new files are synced one by one; otherwise one barrier covers all. Only Linux has barriers.
+/// Return whether this many new files should be synced one by one instead of with one barrier. Only Linux has barriers.
 pub(super) const fn sync_each_file(files: usize) -> bool {
     files < BARRIER_FILES || !cfg!(target_os = "linux")
 }
 
-/// Fail all results that were to become durable together.
+/// Set an error as the result of all partitions that the failed sync covered.
 pub(super) fn fail_all<T>(results: &mut [Result<T, StorageError>], error: &StorageError) {
     for result in results.iter_mut().filter(|result| result.is_ok()) {
         *result = Err(error.clone());
     }
 }
 
-/// Return whether a directory has metadata or data, which an unfinished creation lacks.
+/// Return whether a directory has metadata or data. An unfinished creation has neither.
 fn holds_anything(dir: &Path) -> Result<bool, StorageError> {
     for entry in files::entries(dir)? {
         let name = entry.file_name();
@@ -306,7 +306,7 @@ fn holds_anything(dir: &Path) -> Result<bool, StorageError> {
     Ok(false)
 }
 
-/// Sync a directory opened before, because the path may have moved.
+/// Sync a directory that was opened earlier, because it may have moved to another path.
 pub(super) fn sync_opened(dir: &File, path: &Path) -> Result<(), StorageError> {
     dir.sync_all().map_err(StorageError::io("sync", path))
 }

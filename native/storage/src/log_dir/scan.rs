@@ -1,4 +1,4 @@
-//! Scan of the partitions in a log directory, whatever a crash, a move or an operator left there.
+//! Scan of the partition directories in a log directory, including the leftovers of crashes, moves and operators.
 
 use super::LogDir;
 use crate::error::StorageError;
@@ -22,7 +22,8 @@ pub struct LocalPartition {
     pub partition: i32,
     /// Topic id from `partition.metadata`.
     pub topic_id: Option<TopicId>,
-    /// Why it cannot be used, in words for the operator. The broker never deletes for such a reason.
+    /// Why the directory cannot be used, in words for the operator. The broker never deletes a directory for such a
+    /// reason.
     pub problem: Option<String>,
     /// The partition's state in a move between log directories, see `moving`.
     pub moving: MoveState,
@@ -31,13 +32,13 @@ pub struct LocalPartition {
 /// A directory's part in a move between log directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MoveState {
-    /// Not part of a move: a partition.
+    /// The directory is not part of a move: it is a partition.
     No,
     /// A copy. It is complete only if the original is marked as moved.
     Future,
-    /// The original, and the path that it has moved to.
+    /// The original of a finished move, and the path that it has moved to.
     Moved(PathBuf),
-    /// The original, about to be removed.
+    /// The original of a finished move, about to be removed.
     Removed,
 }
 
@@ -131,8 +132,8 @@ impl LogDir {
         }
     }
 
-    /// Return the topic id in `partition.metadata`, or why it is not trusted, for example if it contradicts the
-    /// directory's name.
+    /// Return the topic id in `partition.metadata`, or the reason why it is not trusted, for example because it
+    /// contradicts the directory's name.
     fn identity_of(&self, name: &str, named: Option<TopicIdPartition>) -> Result<TopicId, String> {
         let read = partition_metadata::read(&self.path.join(name));
         let found = read
@@ -149,7 +150,7 @@ impl LogDir {
     /// Return the latest leader epoch in a directory's checkpoint; does not open the log or change anything.
     ///
     /// # Errors
-    /// [`StorageError`] if the checkpoint cannot be read; it then proves nothing.
+    /// [`StorageError`] if the checkpoint cannot be read. The latest epoch is then unknown.
     pub fn latest_epoch(&self, directory: &str) -> Result<Option<i32>, StorageError> {
         let epochs = LeaderEpochs::read(&self.path.join(directory).join(LEADER_EPOCHS))?;
         Ok(epochs.latest().map(|entry| entry.epoch))

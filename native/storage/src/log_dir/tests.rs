@@ -226,7 +226,7 @@ fn opened(dir: &LogDir, topic: &str, count: i32) -> Vec<Arc<Log>> {
 
 #[test]
 fn partitions_that_share_small_files_go_their_own_ways() {
-    // A few are synced file by file, many with barriers.
+    // A few files are synced one by one, many with barriers.
     for count in [3, 12] {
         share_small_files(count);
     }
@@ -311,7 +311,7 @@ fn many_logs_are_staged_together_and_come_back_with_what_their_notes_say() {
     }
     logs[5].flush().expect("flushes");
     logs[5].delete_records(1, 1).expect("deletes");
-    // One directory was removed from outside: the others are unaffected.
+    // Something outside the broker removed one directory. The other partitions are unaffected.
     std::fs::remove_dir_all(logs[7].directory()).expect("removes");
     let doomed: Vec<&Log> = logs.iter().map(Arc::as_ref).collect();
     let staged = dir.stage_logs(&doomed, NOW + 1000);

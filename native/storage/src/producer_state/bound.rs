@@ -10,12 +10,12 @@ use crate::config::LogConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Producers that a log may remember even if the broker has reached its limit: a client with many ids elsewhere must
-/// not displace them.
+/// Number of producers that a log may remember even if the broker has reached its limit. Without it, a client that uses
+/// many ids in other logs could displace this log's producers.
 const KNOWN_IN_ANY_CASE: usize = 100;
 
-/// One search for the oldest producers visits all of them, so it drops several at a time: the limit divided by this
-/// number, plus one.
+/// A search for the oldest producers visits all of them, so one search drops several: the limit divided by this number,
+/// plus one.
 const DROPPED_SHARE: usize = 16;
 
 /// Producers known to all logs of a broker.
@@ -66,7 +66,7 @@ impl ProducerShare {
         state.limit_to(limit);
     }
 
-    /// Publish the number of producers in the log.
+    /// Publish the number of producers that the log remembers.
     pub(crate) fn note(&self, state: &mut ProducerState) {
         let (before, now) = (self.mine.load(Ordering::Relaxed), state.len());
         if before != now {
@@ -104,7 +104,8 @@ impl ProducerState {
         self.limit = Limit(limit);
     }
 
-    /// Return the limit if the log is full of producers with open transactions, so that no other one can be added.
+    /// Return the limit if it is reached and all producers have open transactions, so that no other producer can be
+    /// added.
     pub(super) fn limit_reached(&self) -> Option<usize> {
         let limit = self.limit.0;
         (self.len() >= limit && self.open_count() >= limit).then_some(limit)
@@ -115,13 +116,13 @@ impl ProducerState {
         self.entries().filter(is_open).count()
     }
 
-    /// At the limit, drop producers to make room for another one.
+    /// At the limit, drop producers so that another one can be added.
     pub(super) fn make_room(&mut self) {
         let limit = self.limit.0;
         if self.len() < limit {
             return;
         }
-        // Use the offset instead of the time: in recovery, a batch has the time that its producer wrote.
+        // Compare offsets instead of times, because in recovery a batch has only the time that its producer wrote.
         let mut idle: Vec<(i64, i64)> = self
             .entries()
             .filter(|(_, entry)| entry.transaction_start.is_none())

@@ -1,15 +1,15 @@
 //! Producer state carry-over: the sequences with which each producer may continue in the next incarnation of the topic.
 //!
-//! An idempotent producer that runs on while its topic is deleted and created again does not notice the change and
-//! continues its sequences. A log without state of a producer accepts any first sequence: a lost batch would go
-//! unnoticed. The old log knows its last batches: only the batch directly after them, or one of those batches, whose
-//! acknowledgement may be lost, may begin the new log.
+//! An idempotent producer that keeps running while its topic is deleted and created again does not notice the change
+//! and continues its sequences. A log without state of a producer accepts any first sequence, so a lost batch would go
+//! unnoticed. The old log therefore passes on the producer's last batches. The producer may then begin in the new log
+//! only with the batch directly after them, or with one of them again, because its acknowledgement may be lost.
 
 use super::{ProducerEntry, ProducerState};
 use hashbrown::HashMap;
 use pybroker_model::{BatchHeader, increment_sequence};
 
-/// Limit of producers that a log carries over; the last writers have precedence.
+/// Maximum number of producers whose state a log carries over. Producers that wrote last have precedence.
 const PRODUCERS_KEPT: usize = 1000;
 
 /// Producer state carried over from a deleted log to its successor.
@@ -33,12 +33,12 @@ impl ProducerLegacy {
         self.by_id.len()
     }
 
-    /// Return whether it has the producer; under another epoch the producer continues with sequence 0.
+    /// Return whether the state contains the producer. Under another epoch, the producer continues with sequence 0.
     pub(super) fn knows(&self, producer_id: i64) -> bool {
         self.by_id.contains_key(&producer_id)
     }
 
-    /// Forget a producer that has continued and expired since.
+    /// Forget a producer that has continued in the new log and has expired since.
     pub(super) fn forget(&mut self, producer_id: i64) {
         self.by_id.remove(&producer_id);
     }
@@ -52,7 +52,7 @@ impl ProducerLegacy {
 }
 
 impl ProducerState {
-    /// Return the state to carry over. A log without writes passes on its inherited state.
+    /// Return the state to carry over. If the log has no writes, it passes on the state that it inherited.
     pub(crate) fn legacy(&self) -> ProducerLegacy {
         let mut latest: Vec<(&i64, &ProducerEntry)> = self
             .entries

@@ -9,7 +9,7 @@
 //! ```
 //! Kafka's format ends before "PBX1" and keeps only the last batch of a producer: after a restart it cannot recognise
 //! the other batches that a client may have in flight. Kafka's readers ignore bytes after the entries (the checksum
-//! covers them), so we keep all batches there.
+//! covers them), so pybroker stores all batches there.
 
 use super::{BATCHES_KEPT, BatchMetadata, ProducerEntry, ProducerState};
 use pybroker_model::crc32c;

@@ -184,14 +184,15 @@ fn idle_producers_are_forgotten() {
     assert_eq!(log.state.len(), 0);
 }
 
-/// A producer that runs on while its topic is created again continues in the new log exactly.
+/// A producer that keeps running while its topic is created again must continue its exact sequence in the new log.
 #[test]
 fn a_producer_goes_on_in_the_next_log_of_the_name() {
     let mut old = Fixture::new();
     for (sequence, count) in [(0, 3), (3, 2), (5, 1)] {
         old.try_append(0, sequence, count).expect("appends");
     }
-    // 3 and 5 may be retries after lost acknowledgements; 6 is the next; the others would hide a loss.
+    // Sequences 3 and 5 may be retries after lost acknowledgements, and 6 is the next one. Any other sequence would
+    // hide a loss.
     for (epoch, sequence, good) in [
         (0, 6, true),
         (0, 5, true),

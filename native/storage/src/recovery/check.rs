@@ -11,8 +11,8 @@ use crate::files;
 use crate::segment::Segments;
 use std::sync::Arc;
 
-/// Check the segments that neither marker nor recovery point covers. `changed`: offset from which the files differ from
-/// the marker.
+/// Check the segments that neither the marker nor the recovery point covers. `changed` is the offset from which the
+/// files differ from the marker.
 pub(super) fn check(
     mut segments: Segments,
     config: &LogConfig,
@@ -49,8 +49,8 @@ pub(super) fn check(
                 checked.max(state.clean.as_ref().map_or(0, |clean| clean.log_end))
             },
         };
-        // A file that was cut may still end with a whole batch, but its index then reaches beyond it. (Compaction
-        // leaves gaps.)
+        // A truncated file may still end with a complete batch, but its index then reaches beyond the file. (Compaction
+        // leaves gaps, so gaps are no evidence.)
         let shortened = changed.is_none()
             && next_base.is_some_and(|next| next <= checked)
             && !config.cleanup_policy.compact
@@ -77,7 +77,7 @@ pub(super) fn check(
             report.lost.push((segment.base_offset, next - 1));
         }
     }
-    // Empty segments between others: one lost its bytes, or compaction emptied it.
+    // An empty segment between others has lost its bytes, or compaction emptied it.
     let active = segments[last].base_offset;
     for empty in segments.iter().filter(|segment| segment.size() == 0) {
         if empty.base_offset != active {
@@ -85,7 +85,7 @@ pub(super) fn check(
         }
     }
     segments.retain(|segment| segment.size() > 0 || segment.base_offset == active);
-    // A segment must not claim offsets of a later one.
+    // A segment must not have offsets of a later segment.
     for pair in segments.windows(2) {
         since_stop::reach_to(&pair[0], pair[1].base_offset);
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Leader epochs during recovery.
 pub(super) struct Epochs {
     pub(super) entries: LeaderEpochs,
-    /// The file differs from `entries`.
+    /// Whether the file differs from `entries`.
     pub(super) changed: bool,
     unreadable: bool,
 }
@@ -52,7 +52,7 @@ impl Epochs {
                 })?;
             }
         }
-        // An epoch that begins exactly at the end belongs to a leader that has not written yet.
+        // An epoch that begins exactly at the log end belongs to a leader that has not written yet, so keep it.
         self.changed |= self.entries.truncate_from_end(log_end + 1);
         Ok(())
     }

@@ -21,13 +21,13 @@ pub(super) struct Listing {
     /// Base offsets and sizes of transaction indexes.
     txn_indexes: Vec<(i64, u64)>,
     leftovers: Vec<PathBuf>,
-    /// Files that waited for their last readers; none reads now.
+    /// Files that waited for their last readers before the restart. Now they have no readers.
     pub(super) deleted: Vec<PathBuf>,
     swaps: bool,
 }
 
 impl Listing {
-    /// List `dir` after finishing an interrupted compaction and removing leftovers. Without any segment the log is
+    /// List `dir` after finishing an interrupted compaction and removing leftovers. If there is no segment, the log is
     /// empty and begins at `start`.
     pub(super) fn settled(
         dir: &Path,
@@ -60,7 +60,7 @@ impl Listing {
         self.txn_indexes.iter().any(|&(at, _)| at == base)
     }
 
-    /// Return segments with provisional ends: each reaches to the next one's base.
+    /// Return the segments with provisional ends: each segment ends at the base offset of the next one.
     pub(super) fn segments(
         &self,
         dir: &DirPath,

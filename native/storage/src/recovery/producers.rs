@@ -28,7 +28,7 @@ pub(crate) fn snapshots(dir: &Path) -> Result<Vec<i64>, StorageError> {
     Ok(offsets)
 }
 
-/// Return the state at `end`, from the newest good snapshot at or below it and the batches after it.
+/// Return the state at `end`, from the newest undamaged snapshot at or below it and the batches after that snapshot.
 pub(crate) fn load(
     dir: &Path,
     segments: &Segments,
@@ -41,9 +41,10 @@ pub(crate) fn load(
     Ok((state, transactions))
 }
 
-/// Return the state at the end of a log during recovery, with the offset of the snapshot between rolls on which it is
-/// based. Rebuild transaction indexes that are not trusted. `changed`: offset from which the files differ from the
-/// marker.
+/// Return the producer state and the open transactions at the log end. Also return the offset of the snapshot they come
+/// from, if a checkpoint wrote it, so that the next checkpoint replaces it. Rebuilds transaction indexes that are
+/// damaged or have changed since the clean stop. `changed` is the offset from which the files differ from the
+/// clean-shutdown marker.
 pub(super) fn recover(
     path: &Path,
     listing: &Listing,
@@ -129,7 +130,8 @@ fn from_snapshot(
     Ok(None)
 }
 
-/// Replay the batches from a snapshot (or from nothing) up to `end`; also return the aborted transactions on the way.
+/// Replay the batches from a snapshot (or from the log start without one) up to `end`. Also return the transactions
+/// that these batches abort.
 fn replay(
     loaded: Option<(i64, ProducerState)>,
     segments: &Segments,
@@ -172,7 +174,8 @@ fn replay(
     Ok((state, transactions, aborted))
 }
 
-/// Return the complete batch: a header walk buffers only a part, but control batches are needed completely.
+/// Return the complete bytes of a batch. A header walk reads only the start of a batch, but a control batch is needed
+/// completely.
 fn whole_batch(
     segment: &Segment,
     position: u64,

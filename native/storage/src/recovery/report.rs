@@ -1,15 +1,15 @@
-//! Input and result of opening a log.
+//! Input of opening a log, and its result.
 
 use crate::clean_state::CleanState;
 
-/// State of a log known before its files are read.
+/// State of a log that the broker knows before it reads the log's files.
 #[derive(Clone, Debug, Default)]
 pub struct OpenState {
     /// From the recovery-point checkpoint: everything below is on disk and was checked.
     pub recovery_point: Option<i64>,
     /// From the log-start checkpoint.
     pub log_start_offset: Option<i64>,
-    /// From the cleaner's checkpoint: first offset not compacted yet.
+    /// From the cleaner's checkpoint: the first offset that is not compacted.
     pub cleaned_to: Option<i64>,
     /// From the clean-shutdown marker.
     pub(crate) clean: Option<CleanState>,

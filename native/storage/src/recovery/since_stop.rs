@@ -13,8 +13,8 @@ use pybroker_model::{
 };
 use std::os::unix::fs::FileExt;
 
-/// Return the recovery point, or the base offset of the first segment before it that ends inside a batch or is empty.
-/// Reads the end of each closed segment, not the bytes before.
+/// Return the recovery point. If an earlier segment ends inside a batch or is empty, return the base offset of the
+/// first such segment instead. The function reads only the end of each closed segment.
 pub(super) fn whole_up_to(
     segments: &Segments,
     recovery_point: i64,
@@ -44,8 +44,8 @@ pub(super) fn same_aborted(before: &CleanState, found: &[SegmentStamp]) -> bool 
     })
 }
 
-/// Extend a log that ends before `log_end` up to that offset: clients know the offsets below it, so no other record may
-/// get one of them. An empty batch covers them; consumers skip it.
+/// Extend a log that ends before `log_end` up to that offset, with an empty batch that consumers skip. Clients know the
+/// offsets below `log_end`, so no new record may get one of them.
 pub(super) fn go_on_after(
     log_end: i64,
     segments: &Segments,
@@ -100,7 +100,7 @@ pub(super) fn go_on_after(
     Ok(())
 }
 
-/// Let a closed segment end at the base of the next one.
+/// Let a closed segment end at the base offset of the next one.
 pub(super) fn reach_to(segment: &Segment, next_base: i64) {
     let most = segment.base_offset + i64::from(i32::MAX);
     segment.set_end(next_base.min(most), segment.size());

@@ -1,8 +1,8 @@
 //! Completion, or removal, of a compaction that a crash interrupted.
 //!
 //! Compaction writes `*.cleaned`, syncs them, renames them to `*.swap` (the `.log` last), renames the originals to
-//! `*.deleted`, and finally drops the suffix `.swap`. A `.log.swap` thus proves that the replacement is complete;
-//! anything less is removed, because the originals are all there.
+//! `*.deleted`, and finally drops the suffix `.swap`. A `.log.swap` thus proves that the replacement is complete.
+//! Without it, the replacement files are removed, because all originals still exist.
 
 use crate::error::StorageError;
 use crate::file_names::{self, CLEANED, LOG, SEGMENT_SUFFIXES, SNAPSHOT, SWAP};
@@ -30,8 +30,8 @@ pub(super) fn finish(dir: &Path) -> Result<(), StorageError> {
     }
     for (offset, suffix, path) in &names {
         if suffix.ends_with(SWAP) && !whole.contains(offset) {
-            // The file is not needed: either its log was put in place (then this file was too, or can be rebuilt), or
-            // its log never became a swap file.
+            // This file is not needed. Either its log was already put in place (then this file was too, or can be
+            // rebuilt), or its log never became a swap file.
             files::remove(path)?;
         }
     }

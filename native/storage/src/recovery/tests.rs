@@ -97,7 +97,7 @@ fn the_active_segment_cut_at_every_byte() {
     let log_dir = f.open_dir();
     for length in 0..=whole.len() {
         std::fs::write(&path, &whole[..length]).expect("writes");
-        // The checkpoint and the index may have more than the file.
+        // The checkpoint and the index may reach further than the file.
         std::fs::write(&index, &index_bytes).expect("writes");
         f.log_dir = Some(Arc::clone(&log_dir));
         let report = f.open();

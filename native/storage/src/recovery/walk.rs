@@ -14,7 +14,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Number of bytes that one read gets in the search for the next whole batch.
+/// Bytes of one read in the search for the next complete batch.
 const SEARCH_BYTES: usize = 1 << 20;
 
 /// State of the check of one segment.
@@ -25,12 +25,13 @@ pub(super) struct Walk<'a> {
     pub(super) report: &'a mut RecoveryReport,
     /// Lower bound of the next offset.
     pub(super) expected: Option<i64>,
-    /// Everything below was on disk: damage there is not an unfinished append, and batches after it are kept.
+    /// Everything below this offset was on disk. So damage there is not an unfinished append, and batches after the
+    /// damage are kept.
     pub(super) durable: i64,
 }
 
 impl Walk<'_> {
-    /// Check the segment and make its indexes good; return its end offset.
+    /// Check the segment and repair its indexes. Return its end offset.
     pub(super) fn run(
         &mut self,
         recovery_point: i64,
@@ -98,7 +99,7 @@ impl Walk<'_> {
         self.report.scanned_bytes += position - from;
         if !damaged.is_empty() {
             let size = self.take_out(&damaged, position)?;
-            // Check again from the start, to build the indexes. Nothing is damaged this time.
+            // Repeat the check from the start to build the indexes. The file has no damage now.
             segment.set_end(base, size);
             return self.run(0, size, later_data, next_base);
         }
@@ -107,8 +108,8 @@ impl Walk<'_> {
         Ok(end)
     }
 
-    /// Return where the check begins: at the batch that contains the recovery point if the index has it, else at the
-    /// start. Prepares the indexes to continue from there.
+    /// Return where the check begins: at the batch that contains the recovery point if the index has that batch, else
+    /// at the start of the file. Also truncates the indexes so that the check can continue them from there.
     fn start(&mut self, recovery_point: i64, size: u64) -> Result<(u64, i64), StorageError> {
         let segment = self.segment;
         let base = segment.base_offset;
@@ -126,8 +127,8 @@ impl Walk<'_> {
         Ok((0, base))
     }
 
-    /// Check whether a batch with a good checksum fits here; if not, return why, and the position of the next one if
-    /// only this one is wrong. The checksum does not cover the offset.
+    /// Check whether a batch with a correct checksum fits here; the checksum does not cover the offset. If it does not
+    /// fit, return the reason, and the position of the next batch if only this one is wrong.
     fn accept(
         &mut self,
         file: &SegmentFile,
@@ -184,8 +185,8 @@ impl Walk<'_> {
             if header.base_offset > end && header.last_offset() <= most)
     }
 
-    /// Search the next whole batch after damage with an untrusted length, by trying every byte. It does not search the
-    /// unflushed tail, which is cut, so that the log stays a prefix of the appended records.
+    /// Search for the next complete batch after damage whose length cannot be trusted, by trying every byte. The search
+    /// excludes the unflushed tail, which is truncated so that the log stays a prefix of the appended records.
     fn find_next(
         &self,
         file: &SegmentFile,
@@ -220,8 +221,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Replace the segment's file by one without the damaged ranges, durably: their offsets are then missing, as after
-    /// a compaction. Empty batches instead would not work: some clients ignore the record count.
+    /// Replace the segment's file durably by one without the damaged ranges. Their offsets are then missing, as after a
+    /// compaction. Empty batches in their place would not work, because some clients ignore the record count.
     fn take_out(&self, stretches: &[(u64, u64)], size: u64) -> Result<u64, StorageError> {
         let path = self.segment.path(LOG);
         let new = files::temporary(&path);
@@ -254,7 +255,7 @@ impl Walk<'_> {
     ) -> Result<(), StorageError> {
         let path = self.segment.path(LOG);
         if let Some(later) = later {
-            // Keep a copy: this is not a torn tail, because later segments have flushed data.
+            // Keep a copy. This damage is not a torn tail, because later segments have flushed data.
             self.keep_copy(&path)?;
             if later > end {
                 self.report.lost.push((end, later - 1));

@@ -28,7 +28,7 @@ impl Segment {
         Ok(parsed)
     }
 
-    /// Add an aborted transaction to memory and to the file.
+    /// Add an aborted transaction to the list in memory and to the file.
     pub(crate) fn add_aborted(&self, transaction: AbortedTransaction) -> Result<(), StorageError> {
         let known = self.aborted()?.len();
         let position = (known * txn_index::ENTRY_BYTES) as u64;
@@ -40,7 +40,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Replace the transaction index (recovery, truncation).
+    /// Replace the transaction index, during recovery or a truncation.
     pub(crate) fn set_aborted(&self, list: Vec<AbortedTransaction>) -> Result<(), StorageError> {
         let path = self.path(TXN_INDEX);
         if list.is_empty() {

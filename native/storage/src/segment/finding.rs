@@ -1,4 +1,4 @@
-//! Lookup of an offset's batch: remembered positions, the index, and from there the batches themselves.
+//! Lookup of the batch of an offset: first remembered positions, then the index, then the batches themselves.
 
 use super::indexes::Indexes;
 use super::{NOTHING, Place, Segment};
@@ -13,12 +13,13 @@ use std::sync::atomic::Ordering;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchLocation {
     pub(crate) position: u64,
-    /// `None` if the position was remembered.
+    /// `None` if the position was remembered, so that no header was read.
     pub(crate) header: Option<BatchHeader>,
 }
 
 impl Segment {
-    /// Return the position of `offset` if it is remembered: the end, the flushed end, a recent batch.
+    /// Return the position of `offset` if the segment remembers it, because it is the end, the flushed end or a recent
+    /// batch.
     fn remembered(&self, offset: i64) -> Option<u64> {
         let relative = u32::try_from(offset - self.base_offset).ok()?;
         for word in [&self.end, &self.flushed] {
@@ -55,7 +56,8 @@ impl Segment {
         self.find_by_index(offset, u64::from(end.position))
     }
 
-    /// Return the position where everything below `offset` ends: that of the first batch that reaches it.
+    /// Return the position at which the records below `offset` end: the position of the first batch that ends at or
+    /// above `offset`.
     pub(crate) fn position_of(&self, offset: i64) -> Result<u64, StorageError> {
         if let Some(position) = self.remembered(offset) {
             return Ok(position);
@@ -77,10 +79,10 @@ impl Segment {
             Err(Fault::Damaged { .. })
                 if start.is_some() && !self.damaged.load(Ordering::Acquire) =>
             {
-                // `file` detects whether the index belongs to a replacement.
+                // This call fails if compaction has replaced the segment, and the index belongs to the replacement.
                 self.file(false)?;
-                // The index pointed into the middle of a batch: rebuild it. If the log itself is damaged, the scan from
-                // the start fails there too, and that is the result.
+                // The index points into the middle of a batch: rebuild it. If the log itself is damaged, the rebuild
+                // scans to the same damage and returns the error.
                 self.rebuild_indexes(4096)?;
                 self.scan_for(offset, None, size).map_err(|f| self.fault(f))
             }
@@ -115,7 +117,7 @@ impl Segment {
             .get(&self.index, false, || self.path(INDEX))
             .map_err(failed)?;
         match index::find_offset(&file, count, relative) {
-            // Shorter than before: the index of a replacement (`file` detects that), or a damaged one.
+            // The index is shorter than before. It belongs to a replacement (which `file` detects), or it is damaged.
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 self.file(false)?;
                 self.rebuild_indexes(4096)?;
@@ -183,7 +185,7 @@ impl Segment {
         }
     }
 
-    /// Visit the batches, beginning with the batch of `from`, as long as `visit` returns true.
+    /// Visit the batches from the one that contains `from` on, as long as `visit` returns true.
     pub(crate) fn for_each(
         &self,
         depth: Depth,
@@ -216,7 +218,7 @@ impl Segment {
     }
 }
 
-/// Used during recovery, before any other access to the segment.
+/// Functions for recovery, before any other access to the segment.
 impl Segment {
     /// Return whether the last batch ends at the end of the file and the index does not reach beyond it. Checks only
     /// from the last index entry on. A wrong index makes the result false.

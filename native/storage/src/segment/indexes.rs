@@ -1,5 +1,5 @@
-//! Offset and time index of a segment: the tail is in memory and written out in batches; a wrong file is rebuilt from
-//! the log.
+//! Offset and time index of a segment. The latest entries are in memory and are written out in groups. A wrong index
+//! file is rebuilt from the log.
 
 use super::{Place, RECENT_BATCHES, Segment};
 use crate::error::StorageError;
@@ -17,9 +17,9 @@ const INDEX_TAIL_ENTRIES_MAX: usize = 4096;
 /// State of the indexes.
 #[derive(Debug, Default)]
 pub(crate) struct Indexes {
-    /// Entries in the files; `None` until looked up.
+    /// Number of entries in the offset and the time index file. `None` until they are looked up.
     pub(super) on_disk: Option<(u64, u64)>,
-    /// Entries after those in the files.
+    /// Offset entries after those in the file.
     pub(super) offsets: Vec<OffsetEntry>,
     times: Vec<TimeEntry>,
     /// The last time entry, in memory or in the file.
@@ -32,8 +32,9 @@ pub(crate) struct Indexes {
 }
 
 impl Segment {
-    /// Do everything for a batch at `position` that needs the disk and may fail, so that [`Segment::note_batch`] cannot
-    /// fail: written bytes that are not published would be in the log after a restart.
+    /// Do all work for a batch at `position` that needs the disk and may fail. [`Segment::note_batch`] then cannot fail
+    /// after the batch is written. Otherwise the batch would be written but not published, and would appear in the log
+    /// after a restart.
     pub(crate) fn expect_batch(&self, position: u64) -> Result<(), StorageError> {
         let mut indexes = self.indexes.write();
         if indexes.offsets.len() >= INDEX_TAIL_ENTRIES_MAX {
@@ -46,7 +47,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Record a batch just written at `position`; publishes nothing.
+    /// Record a batch that was just written at `position`. Does not publish it.
     pub(crate) fn note_batch(
         &self,
         header: &BatchHeader,
@@ -63,7 +64,7 @@ impl Segment {
         self.recent[slot].store(place.pack(), Ordering::Relaxed);
     }
 
-    /// Return the sizes of the index files if written out now: (offset, time).
+    /// Return the sizes that the index files would have if they were written out now: (offset, time).
     pub(crate) fn index_bytes(&self) -> Result<(u64, u64), StorageError> {
         let mut indexes = self.indexes.write();
         let (offsets, times) = self.look_at_files(&mut indexes)?;
@@ -87,8 +88,8 @@ impl Segment {
         }
     }
 
-    /// Return whether the index files have batches beyond the end of the segment, which means that the segment was cut
-    /// from outside.
+    /// Return whether the index files have batches beyond the end of the segment. Then something outside the broker has
+    /// truncated the segment.
     pub(super) fn indexes_reach_beyond(&self) -> Result<bool, StorageError> {
         let mut indexes = self.indexes.write();
         let Some(counts) = self.entries_in_files()? else {
@@ -153,8 +154,8 @@ impl Segment {
         indexes: &mut Indexes,
         interval: u32,
     ) -> Result<(u64, u64), StorageError> {
-        // Scan the log before the index is replaced: if the log is damaged, the old index stays, because it leads past
-        // the damage.
+        // Scan the log before the index is replaced. If the log is damaged, the old index stays, because readers need
+        // it to skip the damage.
         let mut fresh = Indexes {
             on_disk: Some((0, 0)),
             ..Indexes::default()
@@ -257,8 +258,8 @@ impl Segment {
             .map_err(StorageError::io("write", &path))
     }
 
-    /// Write the index files; with `sealing` also write the largest timestamp as the last time entry and create both
-    /// files, as Kafka's tools expect.
+    /// Write the index files. With `sealing`, also write the largest timestamp as the last time entry and create both
+    /// files if they are missing, as Kafka's tools expect.
     pub(crate) fn persist_indexes(&self, sealing: bool) -> Result<(), StorageError> {
         if self.size() == 0 {
             return Ok(());
@@ -344,7 +345,7 @@ impl Segment {
         Ok(Some(timestamp).filter(|&t| t != NO_TIMESTAMP))
     }
 
-    /// Return the offset from which a record with a timestamp of at least `timestamp` may be found.
+    /// Return the offset at which a search for a record with at least this timestamp must begin.
     pub(crate) fn lookup_time(&self, timestamp: i64) -> Result<i64, StorageError> {
         let (in_memory, on_disk) = {
             let mut indexes = self.indexes.write();

@@ -1,11 +1,11 @@
 //! Recent lookups of a segment's readers, so that the next ones need no read.
 //!
-//! A lookup reads the index and batch headers. Consumers fetch the same offset again (a partition whose first batch did
-//! not fit the response), or the one after the last batch: both are remembered.
+//! A lookup reads the index and batch headers. Consumers fetch the same offset again (if the first batch did not fit
+//! the response), or the offset after the last batch. The segment remembers the positions of both.
 
 use parking_lot::Mutex;
 
-/// Remembered positions of a segment: a few readers, two each.
+/// Number of remembered positions of a segment: two for each of a few readers.
 const PLACES: usize = 16;
 
 /// Position of the first batch that reaches an offset.
@@ -18,7 +18,8 @@ pub(super) struct ReaderPlace {
     pub(super) bytes: Option<u32>,
 }
 
-/// Number of truncations of the file: a result from before a truncation must not be remembered after it.
+/// Number of truncations of the file. A position that was looked up before a truncation must not be remembered after
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct TruncationCount(u64);
 
@@ -29,15 +30,15 @@ pub(super) struct ReaderPlaces(Mutex<RecentLookups>);
 #[derive(Debug, Default)]
 struct RecentLookups {
     truncations: TruncationCount,
-    /// Empty until the first lookup that had to read: most segments are never read.
+    /// Empty until the first lookup that had to read, because most segments are never read.
     places: Vec<ReaderPlace>,
-    /// Index of the next one to replace.
+    /// Index of the next entry to replace.
     oldest: usize,
 }
 
 impl ReaderPlaces {
-    /// Return the remembered position of an offset, and the truncation count for [`Self::note`]; call it before reading
-    /// the end of the segment.
+    /// Return the remembered position of an offset, and the truncation count for [`Self::note`]. Call this before
+    /// reading the end of the segment.
     pub(super) fn get(&self, relative_offset: u32) -> (Option<ReaderPlace>, TruncationCount) {
         let known = self.0.lock();
         let place = known

@@ -1,4 +1,4 @@
-//! Lookups of readers, which often repeat an offset or ask for the next one.
+//! Lookups of readers, which often repeat an offset or continue after the last batch.
 
 use super::Segment;
 use super::places::{ReaderPlace, TruncationCount};
@@ -20,13 +20,14 @@ pub(crate) struct ReadStart {
 }
 
 impl Segment {
-    /// Return whether the file is shorter than the written bytes: it was cut from outside.
+    /// Return whether the file is shorter than the written bytes, because something outside the broker has truncated
+    /// it.
     pub(crate) fn is_cut(&self) -> Result<bool, StorageError> {
         Ok(self.bytes_in_file()? < self.size())
     }
 
-    /// End the segment after the last whole batch in its file: readers then continue in the next segment, as after a
-    /// gap of a compaction. Return a description of the loss.
+    /// End the segment after the last complete batch in its file. Readers then continue in the next segment, as after a
+    /// gap that compaction leaves. Return a description of the lost records.
     pub(crate) fn end_before_the_cut(&self) -> Result<String, StorageError> {
         let file = self.file(false)?;
         let path = || self.path(LOG);
@@ -59,7 +60,7 @@ impl Segment {
     /// Like [`Segment::find`], for a reader: remembers the result.
     pub(crate) fn find_start(&self, offset: i64) -> Result<Option<ReadStart>, StorageError> {
         let relative_offset = u32::try_from(offset - self.base_offset).unwrap_or(0);
-        // Read it before the end: a remembered position is then covered by the end, or not used.
+        // Read the remembered position before the end: a position that is used is then never beyond the end.
         let (known, truncations) = self.readers.get(relative_offset);
         let end = self.end();
         let asked = offset >= self.base_offset && relative_offset < end.relative_offset;
@@ -100,7 +101,7 @@ impl Segment {
         Ok(header.size_in_bytes())
     }
 
-    /// Remember the batch for a repeated fetch, and its end for the next one.
+    /// Remember the position of the batch, for a repeated fetch, and its end, for the next fetch.
     fn note_reader(&self, start: &mut ReadStart, header: &BatchHeader) {
         let bytes = header.size_in_bytes() as u32;
         start.bytes = Some(bytes);

@@ -1,10 +1,11 @@
-//! Copy in memory of the unflushed end of a segment: the journal takes these bytes from here instead of reading the file.
+//! In-memory copy of the unflushed end of a segment. The journal takes these bytes from the copy instead of reading the
+//! file.
 
 use super::Segment;
 use crate::journal::SMALL_BYTES_MAX;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Limit over all segments of the process, however many wait for a slow disk.
+/// Limit for all segments of the process together, regardless of how many wait for a slow disk.
 const ALL_TAILS_BYTES_MAX: usize = 32 << 20;
 
 static ALL_TAILS_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -69,7 +70,7 @@ impl UnflushedTail {
 
     fn forget(&mut self, position: u64) {
         if position >= self.end() {
-            // Idle partitions hold no memory.
+            // Release the memory, so that idle partitions hold none.
             self.free();
         } else if position > self.position {
             let gone = (position - self.position) as usize;
@@ -92,7 +93,8 @@ impl Segment {
         self.unflushed_tail.lock().add(bytes, position);
     }
 
-    /// Append `count` bytes written at `position` to `out`; return false if some are not in it.
+    /// Append `count` bytes that were written at `position` to `out`. Return false if the copy does not have all of
+    /// them.
     pub(crate) fn append_unflushed(&self, position: u64, count: usize, out: &mut Vec<u8>) -> bool {
         let tail = self.unflushed_tail.lock();
         let bytes = tail.get(position, count);

@@ -1,5 +1,5 @@
-//! `intent`: the log offsets of a partition's staged files. One line of fixed length with its checksum, written in
-//! place: a single small sync makes it durable under the log's lock.
+//! `intent`: the log offsets of a partition's staged files. The file has one line of fixed length with a checksum,
+//! which is written in place. So a single small sync makes it durable under the log's lock.
 
 use crate::error::StorageError;
 use crate::files;
@@ -30,9 +30,9 @@ pub(crate) struct Intent {
 /// State of an attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Files are being linked: after a crash the start completes it.
+    /// Files are being linked. After a crash the next start completes this.
     Linking,
-    /// One write appends the records: after a crash they are complete, or truncated.
+    /// One write appends the records. After a crash they are complete, or recovery truncates them.
     Copying,
     /// The records are in the log, durably.
     Done,
@@ -82,7 +82,7 @@ impl Intent {
                 all.into_iter()
                     .find(|state| code == state.code().to_string())
             })?,
-            // Earlier builds had only one plan.
+            // Files of earlier builds have no plan number, because there was only one plan.
             plan: match next() {
                 Some(number) => u32::from_str_radix(number, 16).ok()?,
                 None => 0,
@@ -91,8 +91,8 @@ impl Intent {
     }
 }
 
-/// Create the file, blank, with its blocks; durable once its directory is synced. An existing file stays: a late
-/// prepare must not undo an attach.
+/// Create a blank file with allocated blocks. It is durable once its directory is synced. An existing file stays,
+/// because a late prepare must not undo an attach.
 pub(crate) fn prepare(path: &Path) -> Result<(), StorageError> {
     if std::fs::metadata(path).is_ok_and(|there| there.len() == BYTES as u64) {
         return Ok(());
@@ -115,7 +115,7 @@ pub(crate) fn write(path: &Path, intent: Option<&Intent>) -> Result<(), StorageE
         .map_err(StorageError::io("write", path))
 }
 
-/// Read the intent; `None` if there is none or it is incomplete: then nothing was linked.
+/// Read the intent. Return `None` if there is none or it is incomplete; in both cases nothing was linked.
 pub(crate) fn read(path: &Path) -> Result<Option<Intent>, StorageError> {
     let content = files::read_if_there(path, BYTES as u64)?;
     Ok(content

@@ -1,4 +1,4 @@
-//! Hard links: a staged file and the segment of a log are one file with two names.
+//! Hard links: a staged file and a log's segment are one file with two names.
 
 use super::{StagedSegment, staged_file};
 use crate::error::StorageError;
@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Linked files of a segment; the log last, so that a segment in place has its indexes.
+/// Suffixes of a segment's linked files. The log is linked last, so that a segment that is in place has its indexes.
 const LINKED: [&str; 3] = [INDEX, TIME_INDEX, LOG];
 
 /// Link a staged segment into a log's directory. An existing file must be the same one, or an empty one from a roll or
@@ -26,7 +26,7 @@ pub(crate) fn link(
         match std::fs::hard_link(&from, &to) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && suffix != LOG => {
-                // No index was needed; an existing one under the name belongs to another segment.
+                // The staged segment has no such index. An existing file with this name belongs to another segment.
                 files::remove(&to)?;
             }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -52,7 +52,8 @@ fn replace(from: &Path, to: &Path, suffix: &str) -> Result<(), StorageError> {
     std::fs::hard_link(from, to).map_err(StorageError::io("link", to))
 }
 
-/// Remove the links of a segment from a log's directory; another file under the name stays, with its indexes.
+/// Remove the links of a segment from a log's directory. If the name belongs to another file, that file and its indexes
+/// stay.
 pub(crate) fn unlink(
     staged: &StagedSegment,
     partition: &Path,
@@ -68,8 +69,8 @@ pub(crate) fn unlink(
     Ok(())
 }
 
-/// Give a segment that is linked to staged files its own file, with the first `bytes` of its log: the staged files stay
-/// intact. Its indexes must be rebuilt.
+/// Replace a segment that is linked to staged files by its own copy with the first `bytes` of its log. The staged files
+/// stay intact. The caller must rebuild the indexes.
 pub(crate) fn unshare(segment: &Segment, bytes: u64) -> Result<(), StorageError> {
     let path = segment.path(LOG);
     if !is_shared(&path)? {
@@ -88,7 +89,7 @@ pub(crate) fn unshare(segment: &Segment, bytes: u64) -> Result<(), StorageError>
     files::replace(&path)
 }
 
-/// Return whether a file has another name; false if it does not exist.
+/// Return whether a file has more than one name; false if it does not exist.
 pub(crate) fn is_shared(path: &Path) -> Result<bool, StorageError> {
     match std::fs::metadata(path) {
         Ok(found) => Ok(found.nlink() > 1),

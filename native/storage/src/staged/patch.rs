@@ -19,7 +19,7 @@ pub(crate) struct Stamp {
     /// Offset of the segment's first record.
     pub(crate) base: i64,
     pub(crate) leader_epoch: i32,
-    /// LogAppendTime: the checksum covers it and is recomputed. `None`: timestamps stay.
+    /// LogAppendTime of the records; the checksum covers it and is recomputed. `None`: timestamps stay.
     pub(crate) append_time: Option<i64>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn segment(staged: &StagedSegment, stamp: Stamp) -> Result<(), Storag
                     .map_err(io("write"))?;
             }
             None => {
-                // Offset, length, epoch: one write of a batch's first 16 bytes.
+                // Offset, length and epoch are written together, as the first 16 bytes of the batch.
                 header_bytes[..8].copy_from_slice(&next.to_be_bytes());
                 set_leader_epoch(&mut header_bytes, stamp.leader_epoch);
                 file.write_all_at(&header_bytes[..16], position)
@@ -124,6 +124,6 @@ fn write_time_index(
     let file = File::create(&path).map_err(StorageError::io("create", &path))?;
     file.write_all_at(&entry.to_bytes(), 0)
         .map_err(StorageError::io("write", &path))?;
-    // Sync the file, because after a power loss an empty index would be trusted.
+    // Sync the file now: after a power loss an empty index would look valid.
     files::sync_data(&file).map_err(StorageError::io("sync", &path))
 }

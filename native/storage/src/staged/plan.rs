@@ -1,5 +1,5 @@
 //! `plan`: the attempts that a commit lists for a partition, in the order of the log, and the brokers that have them on
-//! disk. Another prepare of the commit writes another plan; the decision names one.
+//! disk. Each prepare of the commit writes another plan, and the decision names one of them.
 
 use super::StagedPartition;
 use crate::error::StorageError;
@@ -7,19 +7,19 @@ use crate::file_names::{self, LOG};
 use crate::files;
 use std::path::{Path, PathBuf};
 
-/// Attempts in a plan take about 100 bytes each.
+/// Maximum size of a plan. Each attempt takes about 100 bytes.
 const PLAN_BYTES_MAX: u64 = 64 << 20;
 
 /// A committed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedAttempt {
-    /// Number of the writer: its position in the order.
+    /// Number of the writer, which is also its position in the order.
     pub writer: i32,
     /// Number of the attempt.
     pub attempt: i64,
     /// Number of records.
     pub rows: i64,
-    /// Bytes of its batches.
+    /// Bytes of the attempt's batches.
     pub bytes: u64,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct StagedSegment {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) attempts: Vec<PlannedAttempt>,
-    /// Ids of the brokers that have all of it on disk.
+    /// Ids of the brokers that have all records of the plan on disk.
     pub(crate) holders: Vec<i32>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn render(attempts: &[PlannedAttempt], holders: &[i32]) -> String {
 fn parse(text: &str) -> Option<Plan> {
     let mut lines = text.lines();
     let holders = match lines.next()? {
-        // From an earlier build, which had a single broker.
+        // The plan of an earlier build, which supported only a single broker.
         "0" => Vec::new(),
         "1" => {
             let ids = lines.next()?.split_whitespace();
@@ -80,7 +80,7 @@ fn parse(text: &str) -> Option<Plan> {
     (attempts.len() == count).then_some(Plan { attempts, holders })
 }
 
-/// Read the plan of a place.
+/// Read the plan of a partition of an ingest.
 pub(crate) fn read(place: &StagedPartition) -> Result<Plan, StorageError> {
     let path = place.plan_path();
     let corrupt = |reason: &str| StorageError::Corrupt {
@@ -95,7 +95,7 @@ pub(crate) fn read(place: &StagedPartition) -> Result<Plan, StorageError> {
         .ok_or_else(|| corrupt("not a plan"))
 }
 
-/// Return the files of the plan, in order. They must be unchanged since it was written.
+/// Return the files of the plan, in order. They must be unchanged since the plan was written.
 pub(crate) fn segments(place: &StagedPartition) -> Result<Vec<StagedSegment>, StorageError> {
     let path = place.plan_path();
     let corrupt = |reason: String| StorageError::Corrupt {

@@ -11,8 +11,8 @@ use pybroker_model::TopicIdPartition;
 use std::fs::File;
 use std::path::Path;
 
-/// Complete every attach of this partition whose intent is written and not done; return their number. None was
-/// acknowledged, and no other append got their offsets, because the log's lock was held.
+/// Complete every attach of this partition whose intent is written but not done. Return their number. The broker
+/// acknowledged none of them, and no other append got their offsets, because the attach held the log's lock.
 pub(crate) fn replay(
     log_dir: &Path,
     partition: &Path,
@@ -25,7 +25,7 @@ pub(crate) fn replay(
     Ok(waiting.len())
 }
 
-/// Return the attaches of this partition in `state`, by offset.
+/// Return the attaches of this partition that are in this state, ordered by offset.
 pub(crate) fn waiting(
     log_dir: &Path,
     id: TopicIdPartition,

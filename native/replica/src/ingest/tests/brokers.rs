@@ -1,5 +1,5 @@
-//! An ingest on several brokers: answered records are staged on all in-sync replicas, and every broker attaches what it
-//! prepared, at the same offsets, under any sequence of leaders.
+//! An ingest on several brokers. Acknowledged records are staged on all in-sync replicas. Every broker attaches the
+//! records that it prepared, at the same offsets, under any sequence of leaders.
 
 use std::sync::Weak;
 use std::task::Waker;
@@ -19,7 +19,7 @@ use crate::{
 
 const PLAN: u32 = 9;
 
-/// Connection between the brokers of a test.
+/// The simulated connection between the brokers of a test.
 #[derive(Default)]
 struct Wire {
     brokers: Mutex<HashMap<i32, Weak<Replicas>>>,
@@ -64,7 +64,7 @@ impl StagedCopies for Wire {
     }
 }
 
-/// Brokers 1 to 3 with a replica each, and an ingest open on all.
+/// Brokers 1 to 3, each with a replica, and an ingest that is open on all of them.
 struct Brokers {
     _dirs: Vec<TempDir>,
     hosts: Vec<Host>,
@@ -147,7 +147,7 @@ impl Brokers {
         )
     }
 
-    /// Return the records that a broker has staged.
+    /// Return the number of records that a broker has staged.
     fn staged(&self, broker: i32) -> i64 {
         let states = self.replicas(broker).list_ingests();
         states[0].partitions.first().map_or(0, |sums| sums.1)
@@ -221,7 +221,7 @@ impl Brokers {
     }
 }
 
-/// Return two batches of two records each, and their listing in a commit.
+/// Return two batches of two records each, and the entry of a commit that lists them.
 fn load() -> (Vec<u8>, Vec<u8>, CommitEntry) {
     let (one, two) = (batch(&["a", "b"]), batch(&["c", "d"]));
     let mut all = listed(1, &one, 2);
@@ -242,18 +242,18 @@ fn an_append_is_answered_when_all_that_are_in_sync_have_it() {
         matches!(refused, Err(IngestError::NotCopied { broker: 3, .. })),
         "{refused:?}"
     );
-    // The client retries; broker 3 has left the ISR.
+    // Broker 3 has left the ISR, and the client retries.
     brokers.now(1, &[1, 2]);
     assert_eq!(brokers.stage(2, &two), Ok(4));
     assert_eq!([1, 2, 3].map(|broker| brokers.staged(broker)), [4, 4, 2]);
-    // Broker 3 returns and gets the rest before it joins the ISR.
+    // Broker 3 returns and receives the remaining records before it joins the ISR.
     brokers.wire.away.lock().clear();
     let brought = brokers
         .replicas(1)
         .bring_staged(brokers.order.tip, &[3], NOW);
     assert_eq!(brought, Ok(()));
     assert_eq!(brokers.staged(3), 4);
-    // The next leader continues where the previous one was, whatever the client repeats.
+    // The next leader continues where the previous one ended, even if the client repeats requests.
     brokers.now(3, &[1, 2, 3]);
     assert_eq!(brokers.stage(2, &two), Ok(4));
     assert_eq!(brokers.stage(4, &one), Ok(6));
@@ -270,7 +270,7 @@ fn all_that_are_in_sync_attach_what_they_prepared_where_the_leader_does() {
     assert_eq!(brokers.prepare(1, &[all]), Ok(()));
     assert_eq!(brokers.prepare(2, &[all]), Ok(()));
     assert_eq!(brokers.stage(4, &one), Err(IngestError::Committing));
-    // A replaced leader that does not know it adds nothing to the prepared attempts.
+    // A replaced leader that has not noticed its successor cannot add to the prepared attempts.
     let late = StagedChunk {
         name: &brokers.ingest.name,
         epoch: 5,
@@ -295,7 +295,7 @@ fn all_that_are_in_sync_attach_what_they_prepared_where_the_leader_does() {
         read.attach.map(|told| (told.base_offset, told.end_offset)),
         Some((0, 4))
     );
-    // Broker 3 was not in sync and copies the records.
+    // Broker 3 was not in sync, so it copies the records instead of attaching them.
     assert!(brokers.fetch(3).attach.is_none());
     assert_eq!(brokers.partition(3).log_end_offset(), 4);
     for broker in [2, 3] {
@@ -321,7 +321,7 @@ fn a_leader_that_has_not_attached_it_does_and_who_had_it_elsewhere_is_cut_back()
     }
     assert_eq!(brokers.attach(), (0, 4));
     brokers.fetch(2);
-    // Broker 1 dies; broker 3, whose log lacks the ingest, leads and takes a record first.
+    // Broker 1 dies. Broker 3, whose log lacks the ingest, becomes leader and first appends another record.
     brokers.now(3, &[2, 3]);
     let valid = pybroker_model::ValidBatches::checked_owned(batch(&["first"])).expect("a batch");
     let appended = brokers.partition(3).append(valid, 1, NOW);
@@ -336,7 +336,7 @@ fn a_leader_that_has_not_attached_it_does_and_who_had_it_elsewhere_is_cut_back()
         assert_eq!(brokers.bytes(broker), brokers.bytes(3), "broker {broker}");
     }
     assert_eq!(brokers.partition(3).high_watermark(), 5);
-    // Broker 2 leads again with the ingest attached anew.
+    // Broker 2 leads again, after it has attached the ingest once more.
     brokers.now(2, &[1, 2, 3]);
     assert_eq!(brokers.attach(), (1, 5));
     assert_eq!(brokers.partition(2).log_end_offset(), 5);
@@ -352,7 +352,7 @@ fn what_is_over_is_copied() {
         assert_eq!(brokers.prepare(broker, &[all]), Ok(()));
     }
     assert_eq!(brokers.attach(), (0, 4));
-    // Broker 3 was away while the others finished the ingest, and has removed its files.
+    // Broker 3 was unreachable while the others completed the ingest, and has removed its files.
     brokers.now(1, &[1, 2]);
     brokers.fetch(2);
     for broker in [3, 1] {

@@ -1,4 +1,4 @@
-//! Limits on attempts, and syncing of many.
+//! Limits on the number of attempts, and syncs of many attempts.
 
 use super::*;
 
@@ -91,7 +91,7 @@ fn of_many_attempts_all_are_synced_also_those_whose_last_batch_is_bad() {
     let staged = attempts[&(0, 0, last)].staged.lock();
     let log = Arc::clone(&staged.as_ref().expect("opened").log);
     assert_eq!(log.log_end_offset(), 1, "what stands before it is staged");
-    // A file that is not synced stays open beyond the limit on open files.
+    // Files that are not synced stay open, even beyond the limit on open files.
     let deadline = std::time::Instant::now() + crate::tests::WAIT;
     while log.flushed_end_offset() < 1 {
         assert!(std::time::Instant::now() < deadline, "never synced");

@@ -4,7 +4,7 @@ use std::thread;
 use super::*;
 use crate::{Leader, Role, TopicConfig};
 
-/// Stays undecided for this many wake-ups, each in the middle of a poll.
+/// A commit whose result stays unknown for this many wake-ups, each of which comes during a poll.
 struct WokenMeanwhile {
     times: usize,
     by_another_thread: bool,
@@ -20,7 +20,7 @@ impl Future for WokenMeanwhile {
         self.times -= 1;
         let waker = context.waker().clone();
         if self.by_another_thread {
-            // The wake-up completes before this poll.
+            // This wake-up completes before the poll does.
             thread::spawn(|| waker.wake()).join().expect("it wakes");
         } else {
             waker.wake();
@@ -67,7 +67,7 @@ thread_local! {
     static BETWEEN: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
 }
 
-/// Runs where a commit has checked and is not registered yet.
+/// A hook that runs when a commit has made its first check and is not registered yet.
 pub(super) fn between_the_looks() {
     if let Some(happens) = BETWEEN.take() {
         happens();
@@ -80,7 +80,7 @@ fn what_happens_before_it_is_registered_is_not_missed() {
         |progress| {
             progress.high_watermark.raise(1);
         },
-        // Wakes only waiters that are registered by then.
+        // A role change wakes only waiters that are already registered.
         |progress| progress.step_down(Role::Stopped { deleted: false }),
         |progress| {
             progress.step_down(Role::Offline {
@@ -105,7 +105,7 @@ fn what_happens_later_is_told_once() {
     let commit = Commit::new(Arc::clone(&progress), 0, 0);
     assert_eq!(commit.tell(counting(&told)), None);
     assert_eq!(told.load(Ordering::SeqCst), 0);
-    // Woken without a decision: it registers again.
+    // Wake the commit although its result is still unknown; it registers again.
     progress.high_watermark.wake_all();
     assert_eq!(
         (

@@ -4,7 +4,7 @@ use super::*;
 
 const LAG: Duration = Duration::from_secs(30);
 
-/// Return a point in time, in milliseconds after the beginning.
+/// Return the time that is `ms` milliseconds after the start of the test.
 fn at(ms: u64) -> Instant {
     static BEGINNING: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     *BEGINNING.get_or_init(Instant::now) + Duration::from_millis(ms)
@@ -66,9 +66,9 @@ fn who_stays_behind_for_too_long_is_to_go() {
     let mut known = three();
     known.fetched(2, 20, 10, 10, at(1_000));
     known.fetched(3, 30, 10, 10, at(1_000));
-    // Both have everything, however long ago they said so.
+    // Both followers have all records, so they stay in sync even if their last fetch was long ago.
     assert_eq!(known.shrink(10, at(100_000), LAG), None);
-    // The leader writes; broker 2 keeps pace one fetch behind, broker 3 does not fetch.
+    // The leader appends. Broker 2 stays one fetch behind, and broker 3 does not fetch.
     known.fetched(2, 20, 11, 12, at(30_000));
     known.fetched(2, 20, 12, 13, at(31_500));
     assert_eq!(known.shrink(13, at(31_000), LAG), None);
@@ -80,7 +80,7 @@ fn who_stays_behind_for_too_long_is_to_go() {
         .collect();
     assert_eq!(members, [(1, -1), (2, 20)]);
     assert_eq!(proposal.version, 5);
-    // It counts until the controller has written the change.
+    // The leaving replica counts until the controller has written the change.
     assert_eq!(known.minimum(13), Some(10));
     assert_eq!(
         known.shrink(13, at(40_000), LAG),
@@ -184,7 +184,7 @@ enum Step {
     /// The controller accepts the proposal; its response is lost.
     TakeSilently,
     Refuse,
-    /// The leader receives the controller's state.
+    /// The leader receives the state that the controller has written.
     Hear,
     Time(u64),
 }
@@ -205,7 +205,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Every broker that the controller may elect (a member of the written ISR) holds all committed records.
+    /// Every broker that the controller may elect (a member of the written ISR) has all committed records.
     #[test]
     fn every_member_of_the_written_set_holds_what_is_committed(steps in steps()) {
         let mut known = InSync::new(1, &[1, 2, 3, 4], &[1, 2, 3], 0, at(0));

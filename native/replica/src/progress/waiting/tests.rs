@@ -98,7 +98,7 @@ impl Wake for Unpark {
 fn chase(waiters: i64, steps: i64) {
     const LIMIT: Duration = Duration::from_secs(60);
     let watched = Arc::new(WatchedOffset::new(0));
-    // Steps seen by all waiters together.
+    // Number of steps that all waiters together have seen.
     let seen_by_all = AtomicI64::new(0);
     let lost = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -109,8 +109,8 @@ fn chase(waiters: i64, steps: i64) {
                 for seen in 0..steps {
                     unpark.1.store(false, SeqCst);
                     if let Some(registration) = watched.register(seen, &waker) {
-                        // A wake-up sets its mark before it unparks, so the previous one may end this park: only the
-                        // time limit shows a lost one.
+                        // A wake-up sets its mark before it unparks the thread, so the unpark of the previous wake-up
+                        // may end this park. So only the time limit reveals a lost wake-up.
                         let limit = Instant::now() + LIMIT;
                         while !unpark.1.load(SeqCst) && !lost.load(SeqCst) {
                             let left = limit.saturating_duration_since(Instant::now());
@@ -141,7 +141,7 @@ fn chase(waiters: i64, steps: i64) {
 
 #[test]
 fn no_wake_up_is_lost_under_stress() {
-    // With a single waiter, only its own count brings the publisher to the list.
+    // If there is only one waiter, only its own count makes the publisher look at the list.
     chase(1, 200_000);
     chase(3, 20_000);
 }

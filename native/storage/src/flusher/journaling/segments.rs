@@ -1,4 +1,4 @@
-//! Syncs records of the journal in the segments, to free its space.
+//! Syncs the journal's records in their segments, which frees the journal's space.
 
 use super::{DirectoryJournal, State};
 use crate::error::StorageError;
@@ -12,16 +12,16 @@ use std::time::Duration;
 
 /// Records older than this are synced in their segment, even if the journal has space.
 const SYNC_AFTER: Duration = Duration::from_secs(5);
-/// Wait after a full disk.
+/// How long to wait after a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Period over which the syncs are spread while there is space: each sync delays writes to the journal.
+/// Period over which the syncs are spread if the journal has space, because each sync delays writes to the journal.
 const SPREAD_OVER: Duration = Duration::from_millis(2_500);
 /// Assumed duration of one sync. If the period is too short for one sync per log, all logs are synced together.
 const SYNC_TAKES: Duration = Duration::from_millis(2);
 
 impl DirectoryJournal {
-    /// Sync records of the journal in the segments, file by file, until the stop. `root`: for barriers, a descriptor of
-    /// this thread.
+    /// Sync the journal's records in their segments, one journal file after the other, until the stop. `root` is this
+    /// thread's descriptor for barriers.
     pub(in crate::flusher) fn run(&self, root: &File) {
         let mut state = self.state.lock();
         while !state.ended && self.health.check().is_ok() {
@@ -52,13 +52,13 @@ impl DirectoryJournal {
         }
     }
 
-    /// Return the current file if the other file must be synced.
+    /// Return the current journal file if the records of the other file must be synced in their segments.
     fn to_sync(state: &State) -> Option<usize> {
         let journal = state.journal.as_ref()?;
         journal.other_held().then(|| journal.current())
     }
 
-    /// Wait until a file is full, or its content is old.
+    /// Wait until a journal file is full, or its content is old.
     fn wait(&self, state: &mut MutexGuard<'_, State>) {
         let written = |state: &State| {
             let current = state.journal.as_ref().map_or(0, Journal::current);
@@ -108,9 +108,9 @@ impl DirectoryJournal {
     }
 }
 
-/// Return the pause after each log's sync, with `logs` logs to sync; `None` to sync the remaining ones together.
+/// Return the pause after each log's sync if `logs` logs must be synced, or `None` to sync the remaining ones together.
 ///
-/// `together`: one `syncfs` is faster for the remaining ones. `hurry`: the journal needs the space soon.
+/// `together`: one `syncfs` for the remaining logs is faster. `hurry`: the journal needs the space soon.
 fn pause(logs: usize, together: bool, hurry: bool) -> Option<Duration> {
     let logs = u32::try_from(logs).unwrap_or(u32::MAX);
     if hurry {
@@ -123,7 +123,7 @@ fn pause(logs: usize, together: bool, hurry: bool) -> Option<Duration> {
 /// Sync a log's files; return whether it succeeded.
 fn sync_one(log: &Log) -> bool {
     match log.flush_beside() {
-        // The log has left the journal.
+        // A closed log has already left the journal.
         Ok(()) | Err(StorageError::Closed { .. }) => true,
         Err(_) => false,
     }
@@ -139,9 +139,9 @@ mod tests {
             (1, false, false, Some(SPREAD_OVER)),
             (16, false, false, Some(SPREAD_OVER / 16)),
             (1_000, true, false, Some(SPREAD_OVER / 1_000)),
-            // Too many to spread over that time.
+            // There are too many logs to spread their syncs over that period.
             (10_000, true, false, None),
-            // Without syncfs, or disabled by the setting.
+            // syncfs is unavailable or disabled by the setting.
             (10_000, false, false, Some(SPREAD_OVER / 10_000)),
             (16, false, true, Some(Duration::ZERO)),
             (1_000, true, true, None),

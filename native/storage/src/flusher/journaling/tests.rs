@@ -1,4 +1,4 @@
-//! Logs and their journal through crashes: after a power loss the disk has only synced bytes.
+//! Crashes of logs with a journal. After a power loss the disk has only the synced bytes.
 
 use super::*;
 use crate::testing::*;
@@ -16,11 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Crash {
     /// The process was killed: all bytes stay.
     Kept,
-    /// The file ends where it was synced.
+    /// The file ends after its synced bytes.
     Shorter,
-    /// The file keeps its length, with zeros.
+    /// The file keeps its length, and its unsynced bytes are zeros.
     Zeros,
-    /// The first half of the bytes reached the disk.
+    /// The first half of the unsynced bytes reached the disk.
     Half,
 }
 
@@ -34,7 +34,7 @@ fn wait(what: impl Fn() -> bool) {
     }
 }
 
-/// Append and wait until it is on disk.
+/// Append a record and wait until it is on disk.
 fn put(f: &Fixture, value: &str) {
     f.append(batch(&[value])).expect("appends");
     flush(f);
@@ -45,7 +45,7 @@ fn flush(f: &Fixture) {
     wait(|| f.log().unflushed_records() == 0);
 }
 
-/// Return one partition whose first record is in its segment: later ones go to the journal.
+/// Return a partition whose first record is in its segment, so that later ones go to the journal.
 fn begun() -> Fixture {
     let f = Fixture::new(LogConfig::default());
     put(&f, "first");
@@ -56,7 +56,7 @@ fn begun() -> Fixture {
 fn crash(f: &mut Fixture, kind: Crash) {
     let log = Arc::clone(f.log());
     f.crash();
-    // Not earlier: until then more is synced, and leaves the journal.
+    // Read the synced end only now: until the crash, background syncs can raise it and free the journal.
     let synced = log.synced_end_offset();
     let segments = log.segments.load_full();
     let lost: Vec<_> = segments
@@ -198,7 +198,7 @@ fn what_is_held_is_written_together_and_told_together() {
         dir.flusher().request(log);
     }
     wait(|| notified.told.load(Ordering::SeqCst) == 40);
-    // The segments were synced; the journal has had nothing to do so far.
+    // So far only the segments were synced, and the journal has written nothing.
     let mut held = HeldFlushes::default();
     for log in &logs {
         append(log, "again");
@@ -358,13 +358,13 @@ fn a_log_is_synced_beside_who_writes_the_journal() {
     put(&f, "a");
     f.log().flush_beside().expect("syncs");
     assert_eq!(f.log().synced_end_offset(), 2);
-    // Its first records are in their own segment, whose name must be synced as well.
+    // The records after the roll are in a new segment, whose name must be synced as well.
     f.log().roll(0).expect("rolls");
     f.append(batch(&["b"])).expect("appends");
     f.log().flush_beside().expect("syncs");
     assert_eq!(f.log().synced_end_offset(), 3);
     f.append(batch(&["c"])).expect("appends");
-    // As for a log that is moved away.
+    // Mark the log as moved away.
     f.log().staged.store(true, Ordering::Release);
     assert!(matches!(
         f.log().flush_beside(),

@@ -1,8 +1,8 @@
-//! Records staged past the page cache are staged, attached and recovered like others.
+//! Records whose staging bypasses the page cache are attached and recovered like others.
 
 use super::*;
 
-/// Return batches of about 300 KB, three to a segment.
+/// Return batches of about 300 KB, of which three fit in a segment.
 fn large(prefix: &str, count: usize) -> (Vec<Vec<u8>>, Vec<String>) {
     let text = |i: usize, half: &str| format!("{prefix}{i}-{half}-{}", "v".repeat(150_000 + i));
     let pairs: Vec<_> = (0..count).map(|i| [text(i, "x"), text(i, "y")]).collect();
@@ -52,7 +52,7 @@ fn an_attempt_goes_on_where_a_crash_has_cut_it() {
     let (batches, expected) = large("a", 5);
     drop(stage(&fixture, 1, &batches[..2]));
     let file = file_names::of_segment(&place(&fixture).attempt(1, 5), 0, LOG);
-    // Inside the second batch.
+    // Cut the file inside the second batch.
     let whole = batches[0].len() as u64;
     std::fs::File::options()
         .write(true)

@@ -1,11 +1,11 @@
-//! Several replicas of one partition: each attaches its own files once, at the leader's offsets, whatever truncations
-//! happen.
+//! Several replicas of one partition: each attaches its own files once, at the leader's offsets, regardless of
+//! truncations.
 
 use super::*;
 use crate::log::AttachNotice;
 use std::cell::RefCell;
 
-/// Brokers that have the files.
+/// Ids of the brokers that have the staged files.
 const HOLDERS: [i32; 2] = [1, 2];
 
 /// Return a replica with one record in its log, and two writers' attempts sealed as plan 7.
@@ -84,7 +84,8 @@ fn a_follower_attaches_the_same_bytes_from_its_own_files() {
         assert_eq!((attached.base_offset, attached.end_offset), (1, 33));
         assert_eq!(follower.log().flushed_end_offset(), 33);
         assert_eq!(bytes(&leader), bytes(&follower));
-        // After a restart the follower has the attach, and would announce it to its own followers.
+        // After a restart the follower still has the attached records. As a leader it would announce them to its
+        // followers.
         follower.crash();
         follower.open();
         let mine = follower
@@ -131,7 +132,7 @@ fn what_a_new_leader_does_not_have_is_cut_off_and_attached_again_where_that_lead
         let mut follower = replica();
         let first = lead(&replica(), 3, LINK);
         follow(&follower, &first, copy).expect("attaches");
-        // The dead leader had it; the leader of epoch 4 takes a record first.
+        // Only the dead leader had attached the records. The leader of epoch 4 first appends another record.
         follower.log().truncate_to(1, NOW).expect("truncates");
         assert_eq!(values(follower.log()), ["before"]);
         assert_eq!(
@@ -156,7 +157,7 @@ fn what_a_new_leader_does_not_have_is_cut_off_and_attached_again_where_that_lead
         let mut all = vec!["before".to_owned(), "after".to_owned()];
         all.extend(expected(&[("a", 9), ("b", 7)]));
         assert_eq!(values(follower.log()), all);
-        // As a leader it also has it once.
+        // When the follower becomes leader, a repeated attach still attaches the records only once.
         follower.log().begin_epoch(5).expect("begins");
         let again =
             follower
@@ -168,7 +169,7 @@ fn what_a_new_leader_does_not_have_is_cut_off_and_attached_again_where_that_lead
 
 #[test]
 fn cutting_an_attached_segment_leaves_what_is_staged_whole() {
-    // Cut at its first record, in its middle, at its end; then append more and open everything again.
+    // Truncate at the first attached record, in the middle and at the end. Then append more and open everything again.
     for cut in [1, 2, 5, 19, 33] {
         let mut fixture = replica();
         let staged = staged_bytes(&fixture);
@@ -195,7 +196,7 @@ fn cutting_an_attached_segment_leaves_what_is_staged_whole() {
 fn nothing_is_appended_to_a_staged_file_after_a_restart() {
     let mut fixture = replica();
     let staged = staged_bytes(&fixture);
-    // The process ends before the empty segment after the attached ones has a file.
+    // The process ends before the empty segment after the attached segments has a file.
     lead(&fixture, 3, LINK);
     fixture.crash();
     fixture.open();

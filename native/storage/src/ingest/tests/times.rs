@@ -1,10 +1,11 @@
-//! Timestamps of attached records: of the type that the ingest began with, whatever the topic's is now.
+//! Timestamps of attached records follow the topic's timestamp type when the ingest began, even if the type has changed
+//! since.
 
 use super::*;
 
 #[test]
 fn an_ingest_with_log_append_time_stamps_what_is_attached() {
-    // The log's setting has changed since the ingest began.
+    // The log's timestamp type has changed since the ingest began.
     let mut fixture = Fixture::new(small_segments());
     sealed(&fixture);
     let later = NOW + 5_000;

@@ -1,4 +1,5 @@
-//! Power losses and full disks during an attach: no gap below it, no duplicates, no loss of other records.
+//! Power losses and full disks during an attach: no gap before the attached records, no duplicates, no loss of other
+//! records.
 
 use super::*;
 use crate::files;
@@ -7,7 +8,7 @@ use std::sync::atomic::AtomicI64;
 #[test]
 fn what_lies_below_is_on_disk_before_the_intent() {
     for limit in [LINK, COPY] {
-        // Others append during none, one, and each of the syncs.
+        // Other appends happen during none, one, or each of the syncs.
         for busy in [0, 1, 100] {
             let fixture = Fixture::new(LogConfig::default());
             let told = Arc::new(AtomicI64::new(0));
@@ -54,7 +55,7 @@ fn a_full_disk_after_the_links_says_nothing_wrong() {
     fixture.append(batch(&["before"])).expect("appends");
     sealed(&fixture);
     let log = Arc::clone(fixture.log());
-    // Writes of the producer snapshot at the new end meet a full disk.
+    // Simulate a full disk for writes of the producer snapshot at the new log end.
     let snapshot = file_names::of_segment(&fixture.partition(), 33, file_names::SNAPSHOT);
     let full = files::temporary(&snapshot);
     std::os::unix::fs::symlink("/dev/full", &full).expect("links");
@@ -189,7 +190,7 @@ fn a_copy_with_a_torn_batch_inside_is_made_again_whole() {
         let path = log.segments.load()[0].path(LOG);
         drop(log);
         fixture.crash();
-        // A power loss kept later bytes, but not one page of the copy.
+        // After the power loss the file has later bytes, but one page of the copy is missing.
         let mut bytes = std::fs::read(&path).expect("reads");
         let second = before as usize + (bytes.len() - before as usize) / 16;
         bytes[second + 70] ^= 1;
@@ -207,7 +208,7 @@ fn a_copy_with_a_torn_batch_inside_is_made_again_whole() {
     }
 }
 
-/// Make the next write-out of an index meet a full disk, until the returned file is removed.
+/// Let the next write of an index find a full disk, until the returned file is removed.
 fn full_index(dir: &Path) -> PathBuf {
     let index = file_names::of_segment(dir, 0, file_names::INDEX);
     files::remove(&index).expect("removes");
@@ -215,7 +216,7 @@ fn full_index(dir: &Path) -> PathBuf {
     index
 }
 
-/// About as many batches as an index holds in memory, 4096: its write comes with, or soon after, the next batches.
+/// About as many batches as an index holds in memory, 4096. The next batches soon cause a write of the index.
 const ALMOST_FULL: [usize; 3] = [4092, 4096, 4097];
 
 fn indexed(prefix: &str, count: usize) -> Vec<Vec<u8>> {

@@ -7,22 +7,22 @@ use crate::staged::{StagedPartition, plan, waiting};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Offsets of an attached ingest, for followers to attach it at the same place.
+/// Offsets of an attached ingest. Followers attach it at the same offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachNotice {
     /// Directory name of the ingest, see `LogDir::staged_partition`.
     pub ingest: Arc<str>,
-    /// Number of its plan.
+    /// Number of the ingest's plan.
     pub plan: u32,
     /// Offset of the first record.
     pub base_offset: i64,
     /// Offset after the last record.
     pub end_offset: i64,
-    /// Epoch of the leader that attached it.
+    /// Epoch of the leader that attached the ingest.
     pub leader_epoch: i32,
     /// LogAppendTime of the records, if the topic uses it.
     pub append_time: Option<i64>,
-    /// Ids of the brokers that have staged the ingest: they attach it themselves; the others copy the records.
+    /// Ids of the brokers that have staged the ingest and attach their own files. Other brokers copy the records.
     pub holders: Arc<[i32]>,
 }
 
@@ -43,8 +43,8 @@ impl Log {
         Ok(found)
     }
 
-    /// Return whether this log still holds the records of the intent. After a truncation it ends earlier, or has
-    /// records of a later epoch at these offsets. Records below the log start count as held.
+    /// Return whether this log still has the records of the intent. A truncated log ends earlier, or has records of a
+    /// later epoch at these offsets. Records below the log start count as present.
     pub(super) fn has_attached(&self, intent: &Intent) -> bool {
         let start = self.log_start_offset();
         let held = |offset: i64| {

@@ -1,4 +1,4 @@
-//! The part of an attach under the writer lock: the intent, the links or copied bytes, and undoing them.
+//! The part of an attach under the writer lock: write the intent, link or copy the records, and undo this on failure.
 
 use super::super::append::assign;
 use super::super::{Log, Segments, Writer};
@@ -89,9 +89,9 @@ impl Log {
                 (parameters.announce)(&found, true);
                 return Err(self.undo(&writer, staged, base, intent_path, error));
             }
-            // Consumers see it after the flush, like every record.
+            // Consumers see these records after the flush, as with any append.
             self.log_end.store(end, Ordering::Release);
-            // Recovery can do without the snapshot. An error here must not report that nothing was attached.
+            // Recovery does not need the snapshot. This error must not be reported as a failed attach.
             if let Err(error) = self.write_snapshot(&mut writer, end) {
                 self.fatal(error);
                 writer.producers.changed = true;
@@ -110,7 +110,7 @@ impl Log {
     ) -> Result<(), AppendError> {
         let directory = self.directory();
         let mut segments: Segments = self.segments.load().as_ref().clone();
-        // The active segment is empty and begins at `base`: the first attached one takes its place.
+        // The active segment is empty and begins at `base`. The first attached segment replaces it.
         segments.pop();
         let mut next = base;
         for one in staged {
@@ -154,7 +154,7 @@ impl Log {
             removed
         });
         // The active segment begins at `base`, and a link may have replaced its empty file. The next append needs a
-        // file with a name, and only that name may record the log end.
+        // file with a name, which may be the only record of the log end.
         writer.active.forget();
         let undone = undone
             .and_then(|()| writer.active.file(true).map(|_| ()))

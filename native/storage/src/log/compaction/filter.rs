@@ -39,7 +39,7 @@ impl AbortedRanges {
     }
 }
 
-/// The last batch of a producer: its last offset, if it has data, and its epoch.
+/// The last batch of a producer: its last offset if it has data, and its epoch.
 pub(crate) type LastBatch = (Option<i64>, i16);
 
 /// Decision about one batch.
@@ -57,7 +57,7 @@ pub(super) struct Filter<'a> {
     delete_retention_ms: i64,
     /// Producers with data of a transaction whose marker the pass has not reached yet.
     committed_with_data: HashSet<i64>,
-    /// First offsets of aborted transactions whose data this pass met.
+    /// First offsets of aborted transactions whose data this pass has read.
     aborted_with_data: HashSet<i64>,
     /// Aborted transactions whose markers stay, in the current group.
     aborted_kept: Vec<AbortedTransaction>,
@@ -120,7 +120,7 @@ impl<'a> Filter<'a> {
         self.judge_records(header, batch)
     }
 
-    /// Keep a marker while the pass meets data of its transaction; after that, keep it until its horizon.
+    /// Keep a marker while the pass finds data of its transaction. After that, keep it until its delete horizon.
     fn judge_marker(&mut self, header: &BatchHeader, batch: &[u8]) -> Result<Verdict, BatchError> {
         let aborted = self.aborted.of(header);
         let has_data = match aborted {
@@ -173,7 +173,7 @@ impl<'a> Filter<'a> {
         self.rebuilt(header, batch, needs_horizon, stays)
     }
 
-    /// Rebuild the batch with the remaining records, possibly with a new horizon.
+    /// Rebuild the batch with the remaining records, and possibly a new delete horizon.
     fn rebuilt(
         &mut self,
         header: &BatchHeader,
@@ -190,7 +190,7 @@ impl<'a> Filter<'a> {
             if !stays(&record, records.offset(&record)) {
                 continue;
             }
-            // Deltas count from the base timestamp, which the horizon replaces.
+            // Record timestamps are deltas to the base timestamp, which the delete horizon replaces.
             if set_horizon {
                 let timestamp = header.base_timestamp.saturating_add(record.timestamp_delta);
                 builder.push_shifted(&record, timestamp);
@@ -202,8 +202,8 @@ impl<'a> Filter<'a> {
         Ok(Verdict::Replace(BatchHeader::parse(&bytes)?, bytes))
     }
 
-    /// Decide about a batch without remaining records: keep it, empty, while its producer's last sequence depends on
-    /// it.
+    /// Decide about a batch without remaining records: keep it as an empty batch while it has its producer's last
+    /// sequence.
     fn emptied(&mut self, header: &BatchHeader) -> Result<Verdict, BatchError> {
         let last = self
             .producers

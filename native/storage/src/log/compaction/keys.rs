@@ -9,8 +9,8 @@ use crate::txn_index::AbortedTransaction;
 use pybroker_model::{BatchHeader, Records, decompressed_records};
 use std::hash::{BuildHasher, RandomState};
 
-/// Keys are stored as 128-bit hashes with random seeds for each pass: a collision would lose a record, so a client must
-/// not be able to construct one.
+/// Keys are stored as 128-bit hashes. Each pass uses random seeds, because a collision would lose a record and clients
+/// must not be able to construct one.
 #[derive(Debug)]
 pub(super) struct KeyOffsets {
     seeds: [RandomState; 2],
@@ -19,7 +19,7 @@ pub(super) struct KeyOffsets {
 }
 
 impl KeyOffsets {
-    /// Read `first_dirty..end`; stop earlier, between batches, when `keys_max` is reached.
+    /// Read the offsets `first_dirty..end`. Stop earlier, between batches, if `keys_max` is reached.
     pub(super) fn build(
         segments: &Segments,
         first_dirty: i64,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// `{base}.log.cleaned` and its indexes.
+/// A new segment: `{base}.log.cleaned` and its index files.
 pub(super) struct Output {
     dir: PathBuf,
     base: i64,
@@ -82,7 +82,7 @@ impl Output {
         }
     }
 
-    /// Sync everything; return the size of the log file.
+    /// Sync all files. Return the size of the log file.
     pub(super) fn finish(mut self, aborted: &[AbortedTransaction]) -> Result<u64, StorageError> {
         self.push_time();
         self.file
@@ -100,7 +100,7 @@ impl Output {
         Ok(self.position)
     }
 
-    /// Remove the output: the originals are unchanged and stay.
+    /// Remove the output files. The originals stay unchanged.
     pub(super) fn discard(self) -> Result<(), StorageError> {
         for suffix in CLEANED_INDEXES {
             files::remove(&file_names::of_segment(

@@ -45,12 +45,12 @@ fn compact(f: &Fixture, now: i64) -> crate::CompactionResult {
         .expect("compacts")
 }
 
-/// Roll, so that earlier records can be compacted.
+/// Roll the segment, so that the records so far can be compacted.
 fn seal(f: &Fixture) {
     f.log().roll(NOW).expect("rolls");
 }
 
-/// Let a pass merge segments: full ones have no space for each other.
+/// Let a pass merge segments, which is only possible if they are not full.
 fn merge(f: &Fixture) {
     f.log().set_config(std::sync::Arc::new(LogConfig {
         segment_bytes: 1 << 20,
@@ -219,7 +219,8 @@ fn a_small_map_makes_several_passes() {
 
 #[test]
 fn a_tombstone_that_no_pass_has_covered_stays() {
-    // Found by `the_table_never_changes`: the pass's map was full before the tombstone, but its segment was rewritten.
+    // `the_table_never_changes` found this fault: the pass's key map was full before the tombstone, but the pass
+    // rewrote the tombstone's segment.
     let f = Fixture::new(LogConfig {
         segment_bytes: 1 << 20,
         delete_retention_ms: 0,
@@ -248,7 +249,7 @@ fn a_tombstone_that_no_pass_has_covered_stays() {
 
 #[test]
 fn a_crash_at_any_step_of_the_swap_is_finished_or_forgotten() {
-    // The steps are file operations; each prefix of them is a crash.
+    // The swap is a sequence of file operations. A crash leaves a prefix of it.
     let prepare = || {
         let f = Fixture::new(config());
         for n in 0..100 {

@@ -1,4 +1,4 @@
-//! Files damaged while the log is in use: readers get past the damage, and the next start removes it.
+//! Files that are damaged while the log is in use: readers skip the damage, and the next start removes it.
 
 use super::*;
 use crate::{ReadError, StorageError};
@@ -65,14 +65,14 @@ fn readers_go_on_after_a_closed_segment_that_was_cut_under_the_log() {
 
 #[test]
 fn a_damaged_batch_says_so_to_its_readers_until_the_next_start_takes_it_out() {
-    // The fourth batch has an entry in the index.
+    // The index has an entry for the fourth batch.
     for (clean, batches) in [(true, 2), (false, 2), (true, 3), (false, 3)] {
         let (mut f, paths) = filled();
         let bad = second_base(&paths) + batches as i64;
         let mut bytes = std::fs::read(&paths[1]).expect("reads");
         let mut walk = Batches::new(&bytes);
         walk.nth(batches - 1).expect("a batch").expect("good");
-        // Damage the format number; the file's size and time stay.
+        // Damage the format number, but keep the file's size and modification time.
         let (at, modified) = (walk.position() + 16, std::fs::metadata(&paths[1]));
         bytes[at] = 9;
         std::fs::write(&paths[1], &bytes).expect("writes");

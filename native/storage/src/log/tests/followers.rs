@@ -58,7 +58,7 @@ fn leader_batch(base: i64, epoch: i32, values: &[&str]) -> Vec<u8> {
     builder.build().expect("builds")
 }
 
-/// The leader's log starts at 3, within a batch.
+/// The leader's log starts at offset 3, within a batch.
 #[test]
 fn a_batch_that_begins_before_the_log_starts_is_taken_whole() {
     let mut f = Fixture::new(LogConfig::default());
@@ -80,7 +80,7 @@ fn a_batch_that_begins_before_the_log_starts_is_taken_whole() {
         f.stop();
         f.open();
     }
-    // A log with records refuses such a batch.
+    // A log that has records refuses such a batch.
     let end = f
         .log()
         .append_as_follower(&leader_batch(4, 1, &["x", "y"]), NOW);
@@ -90,7 +90,7 @@ fn a_batch_that_begins_before_the_log_starts_is_taken_whole() {
     ));
 }
 
-/// A response with many batches: some known, in two epochs, larger than a segment.
+/// A response with many batches, larger than a segment: the log has some already, and their epochs differ.
 #[test]
 fn batches_that_stand_together_are_written_together() {
     let mut f = Fixture::new(small_segments());
@@ -116,7 +116,7 @@ fn batches_that_stand_together_are_written_together() {
         f.crash();
         f.open();
     }
-    // The topic's segment size is now smaller than a batch of the leader.
+    // The topic's segment size is now smaller than one batch of the leader.
     let large = leader_batch(60, 3, &["x".repeat(4_000).as_str()]);
     assert!(large.len() > f.log().config().segment_bytes as usize);
     let end = f.log().append_as_follower(&large, NOW);
@@ -137,7 +137,7 @@ fn a_sync_that_meets_a_truncation_claims_nothing() {
     assert!(log.was_truncated(&before));
     assert_eq!(log.publish_flushed(&before), None);
     assert!(log.flushed_end_offset() <= 40);
-    // During a truncation ends and segments may still be the old ones.
+    // A sample taken during a truncation may contain the old ends and segments.
     let guard = log.begin_truncation();
     let meanwhile = log.sample();
     assert!(log.was_truncated(&meanwhile));

@@ -15,7 +15,7 @@ enum Operation {
     Retention,
     Checkpoint,
     CleanRestart,
-    /// Kill -9 after this many of the bytes since the last flush reached the file.
+    /// Kill the process with kill -9 when this many of the bytes since the last flush are in the file.
     TornRestart(u16),
 }
 
@@ -90,11 +90,11 @@ proptest! {
                 Operation::Roll => f.log().roll(NOW).expect("rolls"),
                 Operation::Truncate(part) => {
                     let offset = model.start + (model.end - model.start) * i64::from(*part) / 255;
-                    // Removing everything readable is another operation.
+                    // The model has a separate operation to remove all readable records.
                     if offset > model.start && model.start == 0 {
                         f.log().truncate_to(offset, NOW).expect("truncates");
                         model.truncate(offset);
-                        // The truncation is on disk too.
+                        // Flush, so that the truncation is on disk too.
                         model.flushed = f.log().flush().expect("flushes");
                     }
                 }

@@ -134,14 +134,14 @@ fn a_transaction_begins_only_where_its_coordinator_was_asked() {
     f.log()
         .append_as_leader(marker, 0, AppendOrigin::Coordinator, NOW)
         .expect("appends");
-    // The coordinator's answer was on its way while the transaction ended.
+    // The coordinator confirmed this batch before the transaction ended, but the confirmation arrives after the end.
     assert!(refused(transactional(2, asked)));
     assert_eq!(f.log().open_transactions(), []);
     let asked = AppendOrigin::Verified(f.log().log_end_offset());
     transactional(2, asked).expect("another one begins");
 }
 
-/// KIP-890, version 2: each transaction has its own epoch, which its marker raises.
+/// In KIP-890's version 2 each transaction has its own epoch, and its end marker raises the epoch.
 #[test]
 fn a_transaction_of_version_2_begins_with_sequence_0_and_is_ended_once() {
     let f = Fixture::new(LogConfig::default());
@@ -163,7 +163,7 @@ fn a_transaction_of_version_2_begins_with_sequence_0_and_is_ended_once() {
     };
     let gap = |result| matches!(result, Err(AppendError::OutOfOrderSequence { .. }));
     write(2, 0, 0, added()).expect("appends");
-    // An earlier batch is on its way: the log holds records, but no state of the producer.
+    // An earlier batch is still in transit: the log has records, but no state of this producer.
     assert!(gap(write(1, 0, 1, added())));
     write(1, 0, 0, added()).expect("appends");
     write(1, 0, 1, AppendOrigin::Client).expect("it is open");
@@ -176,17 +176,17 @@ fn a_transaction_of_version_2_begins_with_sequence_0_and_is_ended_once() {
     end(1).expect("the answer was lost");
     assert!(gap(write(1, 1, 1, added())));
     write(1, 1, 0, added()).expect("another one begins");
-    // The marker arrives again, late.
+    // The log refuses a late duplicate of the marker.
     assert!(end(1).is_err());
     assert_eq!(f.log().open_transactions().len(), 2);
-    // Asked before the previous transaction's marker arrived, and confirmed after it.
+    // The coordinator is asked before the previous transaction's marker arrives, and confirms after it.
     let asked = added();
     end(2).expect("ends");
     write(1, 2, 0, asked).expect("begins");
     end(3).expect("ends");
 }
 
-/// A client has a new producer id for each batch: the log remembers the last of them, and all open transactions.
+/// A client uses a new producer id for each batch. The log remembers the latest ids, and all open transactions.
 #[test]
 fn producers_are_bounded_and_open_transactions_are_kept() {
     const MAX: usize = 64;
@@ -219,7 +219,7 @@ fn producers_are_bounded_and_open_transactions_are_kept() {
                 f.stop();
             }
             1 => {
-                // All of the log is read.
+                // Recovery reads the whole log.
                 f.crash();
                 std::fs::remove_file(f.partition().join("00000000000000002001.snapshot"))
                     .expect("there is one");
@@ -264,7 +264,7 @@ fn a_log_of_open_transactions_only_takes_no_other_producer() {
     assert_eq!(f.log().producers().len(), MAX);
 }
 
-/// What others fill does not keep a log from knowing some producers.
+/// Even if other logs use up the common limit, a log may remember some producers.
 #[test]
 fn all_logs_together_are_bounded() {
     let f = Fixture::new(LogConfig {

@@ -24,7 +24,7 @@ fn without(expected: &[String], lost: &[(i64, i64)]) -> Vec<String> {
     kept.map(|(_, value)| value.clone()).collect()
 }
 
-/// Name, effect on a file, and number of whole batches left of a given number.
+/// Name, effect on the file's bytes, and how many of the given number of batches remain complete.
 type Damage = (&'static str, fn(&[u8]) -> Vec<u8>, fn(usize) -> usize);
 
 const DAMAGES: [Damage; 6] = [

@@ -1,4 +1,5 @@
-//! Records removed from files and journal: they do not return, and others are not lost with them.
+//! Records removed from the log files and the journal: they do not return after a crash, and no other records are lost
+//! with them.
 
 use super::*;
 
@@ -15,7 +16,7 @@ fn what_was_truncated_does_not_come_back() {
             crash(&mut f, kind);
             f.open();
             assert_eq!(values(f.log()), kept, "{kind:?} {to}");
-            // Other records at the same places, of the next epoch and of the same one.
+            // Write other records at the same positions, in the same epoch and in the next one.
             put(&f, "again");
             put(&f, "and again");
             f.log().truncate_to(to, NOW).expect("truncates");
@@ -96,7 +97,7 @@ fn what_is_deleted_waits_whole_and_its_successor_gets_nothing_of_it() {
         let (log, dir) = (Arc::clone(f.log()), Arc::clone(f.dir()));
         f.append(batch(&["not flushed"])).expect("appends");
         dir.stage_logs(&[&log], NOW).remove(0).expect("stages");
-        // Of the same name, and with as many bytes at the same places.
+        // The new log has the same name, and the same number of bytes at the same positions.
         let old = f.id;
         let new = many(&dir, "topic", TopicId::random(), 1).remove(0);
         f.id = new.id();

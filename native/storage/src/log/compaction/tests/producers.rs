@@ -17,7 +17,7 @@ fn producers_keep_their_sequences() {
     seal(&f);
     compact(&f, NOW);
     assert_eq!(values(f.log()), ["two"]);
-    // Without snapshots the state comes from the remaining batches.
+    // Without snapshots, recovery rebuilds the state from the remaining batches.
     f.crash();
     for name in f.files().iter().filter(|name| name.ends_with(".snapshot")) {
         std::fs::remove_file(f.partition().join(name)).expect("removes");
@@ -98,7 +98,7 @@ fn transactions_and_their_markers() {
     };
     assert_eq!((table(&f), control(&f)), (expected.clone(), 2));
     assert_eq!(f.log().aborted_transactions(0, 6).expect("reads").len(), 1);
-    // The aborted transaction has no data any more: its marker gets a horizon, then goes.
+    // The aborted transaction has no data left. Its marker first gets a delete horizon and is removed later.
     for now in [NOW, NOW + 1000, NOW + 2000] {
         f.append(keyed(Codec::None, NOW, &[("c", Some("x"))]))
             .expect("appends");
