@@ -15,9 +15,10 @@ GROUP_UMASKS = {"none": 0o077, "read": 0o027, "write": 0o007}
 
 
 def keep_private(group_access: str = "none") -> None:
-    """Set the umask of this process, whatever it inherited, for Python, native code and SQLite.
+    """Set the umask of this process, whatever umask it has inherited, for Python, native code and SQLite.
 
-    A data directory has records, SCRAM keys and passwords (SECURITY.md). Commands that write to one call this first.
+    A data directory has records, SCRAM keys and passwords (SECURITY.md). Commands that write to a data directory call
+    this first.
     """
     os.umask(GROUP_UMASKS[group_access])
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 _ID = re.compile(r"(?<![\w-])([A-Za-z0-9_-]{22})(-\d+)?(?![\w-])")
-"""A topic id, or a partition of it."""
+"""The text of a topic id, or of a partition of it."""
 
 
 

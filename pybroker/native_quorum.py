@@ -1,4 +1,4 @@
-"""Types of the native metadata quorum. A module of its own: only a broker with a quorum needs them."""
+"""Types of the native metadata quorum. They have their own module because only a broker with a quorum needs them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
 """The command line. Each command has its own module, which is imported only when the command is used: `pybroker start`
 loads no other.
 
-| module | subject | |---|---| | `grammar` | the syntax of commands: verbs, names, suggestions for mistyped ones | |
-`options`, `output` | options and output of commands that talk to a running broker | | `shell_completion` | shell
-completion | | `spark` | the common parts of commands that run Spark | | `records` | `produce` and `consume` | | the
-others | one command each |
+- `grammar`: the syntax of commands: verbs, names, suggestions for mistyped words
+- `options`, `output`: options and output of commands that talk to a running broker
+- `shell_completion`: shell completion
+- `spark`: the common parts of commands that run Spark
+- `records`: `produce` and `consume`
+- all other modules: one command each
 """
 
 from __future__ import annotations

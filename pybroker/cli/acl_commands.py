@@ -223,7 +223,7 @@ def _kind(name: str) -> Any:
 def _pattern(options: dict[str, Any], kind: str) -> Any:
     from pybroker.client import PatternType
 
-    # The cluster has one name, whatever the pattern of the other resources.
+    # The cluster has one name, whatever the pattern type of the other resources.
     return PatternType.LITERAL if kind == "cluster" else PatternType[options["resource_pattern_type"].upper()]
 
 

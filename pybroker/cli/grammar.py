@@ -120,7 +120,7 @@ class VerbGroup(LazyGroup):
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the end of an error message that suggests an existing name."""
+    """Return the end of an error message, which suggests an existing name."""
     near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else "."
 

@@ -68,7 +68,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 
 @contextlib.contextmanager
 def refusals_told() -> Iterator[None]:
-    """Handle errors of the block like `run`."""
+    """Handle errors of the block as `run` does."""
     try:
         yield
     except refusals() as error:
@@ -76,7 +76,7 @@ def refusals_told() -> Iterator[None]:
 
 
 def described(error: Exception) -> str:
-    """Return one of `refusals` as a sentence."""
+    """Return one of the exceptions in `refusals` as a sentence."""
     from pybroker.errors import KafkaError
 
     text = sentence(error.code, error.message) if isinstance(error, KafkaError) else str(error)

@@ -21,13 +21,13 @@ class _Escaping(logging.Formatter):
 
 
 def escape_warnings() -> None:
-    """Escape controls in the warnings that the client library logs, which end on stderr."""
+    """Escape control characters in the warnings that the client library logs to stderr."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Escaping())
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """Print one line for people on stdout or stderr. Controls in it are escaped, except tabs."""
+    """Print one line for people on stdout or stderr. Control characters in it are escaped, except tabs."""
     click.echo(printable(text, keep="\t"), err=err)
 
 

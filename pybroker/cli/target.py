@@ -59,7 +59,7 @@ def split_address(args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def target_of(address: str | None, command_config: Path | None, *, json: bool) -> Target:
     """Return the target of a command line. The address is the given one, else that of PYBROKER_BOOTSTRAP_SERVER, else
-    bootstrap.servers of the file: `command_config`, or the profile without it.
+    bootstrap.servers in the file `command_config` or, without such a file, in the profile.
 
     Raises click.ClickException for an unreadable file.
     """

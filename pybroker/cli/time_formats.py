@@ -85,5 +85,5 @@ def parsed_span(text: str) -> int | None:
 
 
 def _before(span_ms: int) -> int:
-    """Return the time that long ago, 1970 at the earliest."""
+    """Return the time that many milliseconds ago, but not before 1970."""
     return max(0, wall_ms() - span_ms)

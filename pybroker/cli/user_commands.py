@@ -40,8 +40,8 @@ def users() -> None:
 
 
 def offline_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--config`, `--set` and `--data-dir`; the function gets the store's place as `place`, None for a running
-    broker."""
+    """Add `--config`, `--set` and `--data-dir`; the function gets the location of the store as `place`, None for a
+    running broker."""
 
     @settings_options("Settings file of a stopped broker.")
     @click.option("--data-dir", type=click.Path(path_type=Path), help="First data directory of a stopped broker.")

@@ -150,7 +150,7 @@ class BrokerConfig(Mapping[str, Any]):
         """Whether this broker offers itself as a voter of the metadata log."""
         if self.voters:
             return any(voter.node_id == self.broker_id for voter in self.voters)
-        # Voters keep each other's addresses, so a voter's port must not change.
+        # Voters store each other's addresses, so a voter's port must not change.
         fixed = all(listener.port for listener in self.listeners if listener.name == self.between_brokers)
         return fixed and bool(self["controller.quorum.auto.join.enable"])
 

@@ -30,8 +30,8 @@ CLUSTER = Scope.CLUSTER_WIDE
 
 
 def data_threads_default() -> int:
-    """Return one thread per core up to two cores; with more, leave a core to the control plane. At most eight: more
-    have never given more throughput."""
+    """Return the default number of data threads: one per core up to two cores; with more cores, one is left to the
+    control plane. At most eight, because more have never given more throughput."""
     cores = os.cpu_count() or 1
     return cores if cores <= 2 else min(cores - 1, 8)
 

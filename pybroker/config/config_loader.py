@@ -140,7 +140,8 @@ class _Check:
             providers = Providers({name: setting.text for name, setting in self._texts.items()})
         except InvalidValue as problem:
             self._fail(PROVIDERS, problem)
-            # A value with a reference is unknown; a check of it would report a problem that it may not have.
+            # The value of a setting with a reference is unknown here; checking it would report a problem that it may
+            # not have.
             self._failed |= {name for name, setting in self._texts.items() if "${" in setting.text}
             return
         for name, setting in self._texts.items():

@@ -33,7 +33,8 @@ Check = Callable[[BrokerConfig, Mapping[str, str]], Problems]
 def inconsistencies(
     config: BrokerConfig, texts: Mapping[str, str], failed: set[str]
 ) -> Iterator[tuple[str | None, str]]:
-    """Yield each problem with the setting to name; None if the problem's text already names its settings.
+    """Yield each problem with the setting to name in the error, or with None if the problem's text already names its
+    settings.
 
     given: texts of all settings as they were given. failed: settings that already have a problem; further checks of
     their values would only repeat it.
@@ -112,7 +113,7 @@ def _alone(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     """Check settings that only a cluster can have."""
     if config.in_cluster:
         return
-    # One address is that of this process, as in Kafka's sample file.
+    # A single address is that of this process, as in Kafka's sample file.
     for name in (VOTERS, BOOTSTRAP):
         if "," in texts.get(name, ""):
             yield (
@@ -139,15 +140,14 @@ def _alone(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
 
 
 def _and_listener(texts: Mapping[str, str]) -> str:
-    """Return what a file for Kafka's controllers needs beside `metadata.store=quorum`; its voters have the addresses of
-    the controllers' listener.
-    """
+    """Return the settings that a file for Kafka's controllers needs in addition to `metadata.store=quorum`. Its voters
+    have the addresses of the controllers' listener."""
     name = _of_controllers(texts)
     return "" if name is None else f" and {BETWEEN}={name}, the listener of the voters"
 
 
 def _of_controllers(texts: Mapping[str, str]) -> str | None:
-    """Return the controllers' listener of a file for Kafka if brokers do not use it yet."""
+    """Return the controllers' listener of a file for Kafka, unless brokers already use that listener."""
     name = texts.get(CONTROLLERS, "").partition(",")[0].strip()
     return name if name and name.upper() != texts.get(BETWEEN, "").upper() else None
 
@@ -207,7 +207,7 @@ def _quorum(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     voter = next((voter for voter in config.voters if voter.node_id == config.broker_id), None)
     if own is None or voter is None or voter.port in (0, own.port):
         return
-    # `listeners` as it was given still has the listener of controllers.
+    # The given text of `listeners` still contains the listener of the controllers.
     for item in texts.get("listeners", "").split(","):
         name, _, address = item.strip().partition("://")
         if name.upper() != own.name and address.rpartition(":")[2].strip() == str(voter.port):

@@ -274,9 +274,8 @@ def is_secret(name: str) -> bool:
 
 
 def _meanings(name: str) -> tuple[str, ...]:
-    """Return the setting names that `name` may mean: `name` itself or, if it is a setting of one listener, the part
-    after listener.name.<listener>. and, for SASL, the part after listener.name.<listener>.<mechanism>.
-    """
+    """Return the settings to which `name` may refer: `name` itself or, if it is a setting of one listener, the part
+    after listener.name.<listener>. and, for SASL, the part after listener.name.<listener>.<mechanism>."""
     if not name.startswith(PREFIX):
         return (name,)
     rest = name.removeprefix(PREFIX).partition(".")[2]

@@ -64,7 +64,7 @@ def read_properties(text: str, malformed: list[PropertiesError] | None = None) -
             line += lines[index].lstrip(_BLANK)
             index += 1
         if not line:
-            continue  # The rest before the end consists only of backslashes.
+            continue  # The rest of the text up to the end consists only of backslashes.
         key = _KEY.match(line)
         assert key is not None, "the pattern matches the empty text"
         separator = _SEPARATOR.match(line, key.end())

@@ -169,7 +169,8 @@ def between(low: int | float, high: int | float) -> Validator:
 
 
 CENTURY_MS = 100 * 365 * 86_400_000
-"""Longest time span of pybroker's own settings: a point in time that far away still fits all messages and texts."""
+"""Longest time span of pybroker's own settings. A point in time this far in the future still fits all messages and
+texts."""
 
 
 def one_of(*allowed: str) -> Validator:

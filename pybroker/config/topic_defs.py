@@ -27,8 +27,8 @@ from pybroker.native import NativePartitions
 if TYPE_CHECKING:
     from pybroker.config.broker_config import BrokerConfig
 
-# Topic setting → broker setting with its default. If there is a family of broker settings (ms, minutes, hours), its
-# member with the highest precedence.
+# Topic setting → broker setting with its default. For a family of broker settings (ms, minutes, hours): the member with
+# the highest precedence.
 BROKER_SYNONYM: dict[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.type": "compression.type",
@@ -76,7 +76,7 @@ _OWN_DEFAULTS: dict[str, Value] = {
 
 
 _OWN_VALIDATORS = {"cleanup.policy": items_of("compact", "delete", repeated=True)}
-"""As in Kafka: a topic may name a policy twice."""
+"""As in Kafka, a topic may name the same policy twice."""
 
 
 def _from_broker(name: str, synonym: str) -> ConfigKey:
@@ -236,7 +236,7 @@ def resolve_topic_configs(overrides: Mapping[str, str], config: BrokerConfig) ->
         "leader.replication.throttled.replicas",
         "follower.replication.throttled.replicas",
     ):
-        if name in overrides:  # The empty list is a value of its own.
+        if name in overrides:  # An empty list is a value, not a missing one.
             resolved[name] = overrides[name]
     small = resolved.pop("internal.segment.bytes")
     if small:

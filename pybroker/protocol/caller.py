@@ -1,8 +1,8 @@
 """The client behind a request, for authorization and quotas.
 
 When a broker forwards a request to the controller in an Envelope (KIP-590), the Envelope contains the client's
-principal (as UTF-8 text) and the bytes of its address, as in Kafka. The fields that only quotas need are sent beside
-the event (SubmitEvent).
+principal (as UTF-8 text) and the bytes of its address, as in Kafka. The fields that only quotas need are in the event's
+message (SubmitEvent).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def packed_caller(caller: Caller | None) -> tuple[bytes | None, bytes]:
     try:
         address = ipaddress.ip_address(caller.host).packed
     except ValueError:
-        # Not an address: ACLs of single hosts do not apply to the client, on either broker.
+        # The address is not an IP address: ACLs of single hosts do not apply to the client, on either broker.
         address = b""
     return caller.principal.encode(), address
 

@@ -113,7 +113,7 @@ class Task:
         begun: ingest_steps.Ingest | None,
         transaction: SinkTransaction | None,
     ) -> StagedRows:
-        # A restarted job must not use the attempt numbers of its first run again.
+        # A restarted job must not reuse the attempt numbers of its first run.
         attempt = secrets.randbits(62)
         client, staging = dict(self._options.client), None
         batch_bytes_max = self._batch_bytes_max
@@ -154,8 +154,8 @@ class Task:
 
 
 def give_up(options: WriteOptions, begun: ingest_steps.Ingest, what: str) -> None:
-    """Abort an open ingest. `what`: its name in messages. If the abort fails, print a message and continue: the broker
-    removes uncommitted ingests itself."""
+    """Abort an open ingest. `what`: the ingest's name in messages. If the abort fails, print a message and continue:
+    the broker removes uncommitted ingests itself."""
     if not begun.is_open:
         return
     try:

@@ -48,7 +48,7 @@ def checked(settings: dict[str, str]) -> dict[str, str]:
             known = (*SPARK_SETTINGS, *OF_PROVIDER, *WITHOUT_EFFECT)
             raise OptionError(unknown(KAFKA + name, [KAFKA + each for each in known]))
     try:
-        BlockingClient(with_token(found))  # The constructor checks the settings, and connects later.
+        BlockingClient(with_token(found))  # The constructor checks the settings. It does not connect yet.
     except NativeError as error:
         raise OptionError(str(error)) from None
     return found

@@ -229,7 +229,7 @@ class SparkCluster:
             missing = [each for each in wanted if each not in here]
             if not missing:
                 break
-            # A new topic reaches the brokers shortly after its creation by the controller.
+            # A new topic reaches the brokers shortly after the controller has created it.
             if time.monotonic() > give_up:
                 raise NoSuchTopicIdError(missing, self.id) if subscription.ids else UnknownTopicError(missing, self.id)
             time.sleep(PAUSE_S)

@@ -1,11 +1,16 @@
 """Comparison of a checkpoint with the current topics. Pure: takes positions and bounds, returns the position from which
 to continue, or raises.
 
-| event | `onTopicRecreated=fail` | `earliest` | `continue` | |---|---|---|---| | another cluster | fails | fails |
-fails | | topic deleted | `failOnDataLoss`: fails, or the other topics continue; after an undelete it continues at its
-last offset | | | | topic re-created | fails | new topic from its start | same offsets, if the new topic has them all |
-| topic truncated: it ends before the checkpoint | fails | that partition from its start | fails | | records deleted by
-retention | `failOnDataLoss`: fails, or continues at the log start | | |
+The outcomes of each event, with `onTopicRecreated` (fail, earliest, continue) and `failOnDataLoss`:
+
+- another cluster: the query fails.
+- topic deleted: by `failOnDataLoss`, the query fails or continues with the other topics. After an undelete it continues
+  at the topic's last offset.
+- topic re-created: `fail`: the query fails; `earliest`: it reads the new topic from its start; `continue`: it continues
+  at the same offsets, if the new topic has them all.
+- topic truncated, so that it ends before the checkpoint: `fail` and `continue`: the query fails; `earliest`: it reads
+  the partition from its start.
+- records deleted by retention: by `failOnDataLoss`, the query fails or continues at the log start.
 """
 
 from __future__ import annotations

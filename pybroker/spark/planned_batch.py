@@ -74,7 +74,7 @@ class PlannedBatch:
             raise TopicChangedError(f"{place} no longer exists")
         begin = first.get((topic.id, partition), 0)
         if known is not None and known > until:
-            # The log was truncated; `earliest` starts again.
+            # The log was truncated; with `earliest`, reading starts again at the log start.
             if self._policy != "earliest":
                 raise TopicChangedError(
                     f"{place} was truncated: a micro-batch from {known} back to {until} was planned with "

@@ -44,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._made: SparkCluster | None = None
         self._target: StreamPosition | None = None
         self._planned: StreamPosition | None = None
-        # As in Spark's source, the first micro-batch does not wait for more rows.
+        # As in Spark's Kafka source, the first micro-batch does not wait for more rows.
         self._triggered_s = -math.inf
         self._warned: set[str] = set()
         self._committed: dict[str, Any] | None = None
@@ -89,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             latest = limited(begin, latest, limit.max_rows)
         self._triggered_s = time.monotonic()
-        # Keep deleted topics of the checkpoint, and offsets beyond the target.
+        # Keep the checkpoint's deleted topics, and its offsets beyond the target.
         self._planned = latest.filled(carried)
         return self._planned.to_json()
 
@@ -208,7 +208,7 @@ def _with_new(carried: StreamPosition, latest: StreamPosition, first: dict[tuple
 
 
 def _not_before(start: StreamPosition, end: StreamPosition) -> StreamPosition:
-    """Return the end of an `availableNow` run, but not less than its start."""
+    """Return the end of an `availableNow` run, but no position before its start."""
     topics = {
         topic_id: TopicPosition(
             topic.name,

@@ -81,7 +81,7 @@ def topic_id(name: str, text: str) -> str:
 
 
 def bound_of(options: Mapping[str, str], prefix: str, default: str, words: tuple[str, ...]) -> ReadBound:
-    """Parse the first option that is set, in the order of Spark's source: one time for all partitions, times by
+    """Parse the first bound that is set, in the order of Spark's source: one time for all partitions, times by
     partition, offsets.
 
     Raises OptionError.

@@ -31,7 +31,7 @@ OF_GROUPS, OF_TRANSACTIONS = 0, 1
 PREFIX = "pybroker-spark"
 COMMITTABLE = ("Ongoing", "PrepareCommit", "CompleteCommit")
 MARK_PARTITION = 0
-"""The mark is committed for this partition of the topic: every topic has it."""
+"""The partition of the topic for which the mark is committed: every topic has this one."""
 _MAY_PASS = AWAY | frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -53,7 +53,7 @@ _NOT_OURS = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""Errors that say that the producer has no open transaction which could be ended."""
+"""Errors that mean that the producer has no open transaction to end."""
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 

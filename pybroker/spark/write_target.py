@@ -69,10 +69,10 @@ def _create(cluster: SparkCluster, name: str, new: NewTopicOptions, *, validate_
 
 
 def _created(cluster: SparkCluster, name: str, new: NewTopicOptions) -> SparkTopic:
-    """Create a topic. If another client has created it in the meantime, use that one. Raises BrokerRefusalError,
+    """Create a topic. If another client has created it in the meantime, use it. Raises BrokerRefusalError,
     UnknownTopicError."""
     _create(cluster, name, new, validate_only=False)
-    # A new topic reaches the brokers shortly after its creation by the controller.
+    # A new topic reaches the brokers shortly after the controller has created it.
     give_up = time.monotonic() + KNOWN_WITHIN_S
     while (found := cluster.topics_named([name]).get(name)) is None:
         if time.monotonic() > give_up:

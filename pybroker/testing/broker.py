@@ -36,7 +36,8 @@ STOP_SECONDS_MAX = 120.0
 LOG_TAIL_BYTES = 16384
 
 TEST_SETTINGS: Mapping[str, str] = {
-    # Otherwise a test's only consumer would wait three seconds for other members, and a later one another second.
+    # With the default delay, a test's only consumer would wait three seconds for other members, and a later one another
+    # second.
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
@@ -298,7 +299,7 @@ class Broker:
         if process is None:
             return 0
         try:
-            process.send_signal(how)  # Does nothing if the process has ended.
+            process.send_signal(how)  # This does nothing if the process has ended.
             code = process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             process.kill()
@@ -315,7 +316,8 @@ class Broker:
 @contextlib.contextmanager
 def _private_file(text: str) -> Iterator[str]:
     """Yield the path of a temporary file that only this user can read."""
-    descriptor, path = tempfile.mkstemp(prefix="pybroker-", suffix=".properties")  # mode 0600
+    # mkstemp creates the file with mode 0600
+    descriptor, path = tempfile.mkstemp(prefix="pybroker-", suffix=".properties")
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

@@ -49,8 +49,8 @@ def pause(pid: int) -> None:
     machine. SIGCONT resumes it.
     """
     os.kill(pid, signal.SIGSTOP)
-    if hasattr(os, "waitid"):  # macOS has it since Python 3.13
-        # WNOWAIT leaves the exit status for the caller that waits for the process.
+    if hasattr(os, "waitid"):  # macOS has waitid since Python 3.13
+        # WNOWAIT leaves the exit status for the caller that later waits for the process.
         os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 

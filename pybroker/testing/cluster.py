@@ -42,8 +42,7 @@ BETWEEN = "BETWEEN"
 """The inter-broker listener."""
 
 SESSION_MS = 2_000
-"""ZooKeeper session timeout, after which the cluster notices that a broker was killed. The default of brokers is 6 s.
-"""
+"""ZooKeeper session timeout, after which the cluster notices that a broker was killed. The brokers' default is 6 s."""
 
 SETTLE_SECONDS_MAX = 120.0
 REPLICAS = 3
@@ -295,8 +294,8 @@ class Cluster:
         self._paused.discard(broker)
 
     def close(self) -> None:
-        """Stop everything and remove the temporary directory. Kills the brokers: for a clean stop, the last broker
-        would have no other to which it can move its leaderships."""
+        """Stop everything and remove the temporary directory. Kill the brokers: in a clean stop, the last broker would
+        have no other to which it could move its leaderships."""
         try:
             self._end()
         finally:
@@ -374,8 +373,7 @@ def _voters(file: Path, number: int) -> Mapping[int, int]:
 
 def _seen(settings: Mapping[str, str], running: set[int]) -> tuple[int, dict[str, Uuid]] | None:
     """Return the controller and the topics as one broker reports them; None unless it reports exactly the brokers in
-    `running`, a controller among them, and leaders and full ISRs for all partitions that these brokers can serve.
-    """
+    `running`, one of them as controller, and leaders and full ISRs for all partitions that these brokers can serve."""
     from pybroker.client import KafkaError, blocking
 
     try:

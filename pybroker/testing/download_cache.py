@@ -31,14 +31,14 @@ def cache_dir() -> Path:
 
 @contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
-    """Hold the lock file: two test runs must not fill the same folder at once."""
+    """Hold the lock file, so that two test runs never fill the same folder at once."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def built_once(kind: str, ingredients: Sequence[str | bytes], build: Callable[[Path], None]) -> Path:
-    """Return a folder that `build` has filled for these ingredients; an interrupted build starts over."""
+    """Return a folder that `build` has filled for these ingredients; an interrupted build starts again."""
     digest = hashlib.sha256()
     for part in ingredients:
         digest.update(part.encode() if isinstance(part, str) else part)

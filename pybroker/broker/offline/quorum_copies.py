@@ -38,7 +38,7 @@ MANIFEST_BYTES_MAX = 64 * 1024
 ATTEMPTS = 5
 """Number of attempts: a running broker may replace its snapshots while one is copied."""
 SET_ASIDE = ".quorum-set-aside-{}"
-"""Directory in the first log directory. Brokers ignore names that begin with a dot."""
+"""Attempts to copy a snapshot: a running broker may replace its snapshots during a copy."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -3,6 +3,8 @@
 An archive is written in parts by separate Spark jobs. While it is unfinished, its plan is in the folder: after an
 interruption the command continues after the last finished part.
 
-| module | subject | |---|---| | `archive_bounds` | the meaning of `--from` and `--to` | | `archive_plan` | offsets and
-parts | | `folder` | contents of the folder: plan, finished parts, files | | `archive_command` | the command |
+- `archive_bounds`: the meaning of `--from` and `--to`
+- `archive_plan`: offsets and parts
+- `folder`: contents of the folder: plan, finished parts, files
+- `archive_command`: the command
 """

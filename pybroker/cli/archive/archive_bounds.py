@@ -78,7 +78,7 @@ def check_order(start: dict[str, str], end: dict[str, str]) -> None:
 
 @contextmanager
 def named_as_here() -> Iterator[None]:
-    """In errors, replace the names of the data source's options by those of the command's options."""
+    """Replace the names of the data source's options in errors by those of the command's options."""
     try:
         yield
     except click.ClickException as error:

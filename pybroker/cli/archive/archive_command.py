@@ -110,7 +110,7 @@ def archive(
 
 
 def _text(options: dict[str, str]) -> str | None:
-    """Return the text that `--from` or `--to` had for these options."""
+    """Return the text of `--from` or `--to` that results in these options."""
     return next((text for name, text in options.items() if name.endswith(("Offsets", "Timestamp"))), None)
 
 
@@ -138,7 +138,7 @@ def _unfinished(folder: Folder, dest: str, asked: ArchiveRequest, mode: str) -> 
 
 
 def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], ArchivePlan]) -> ArchivePlan:
-    """Write a plan into the folder. If the read of the topic is refused, leave nothing behind."""
+    """Write a plan into the folder. If the broker refuses to let the topic be read, leave nothing in the folder."""
     if mode == "error" and folder.exists():
         raise click.ClickException(
             f"{dest} already exists; use --mode append to add to it or --mode overwrite to replace it"
@@ -151,7 +151,7 @@ def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], ArchivePlan]
 
 
 def _summary(topic: SparkTopic, dest: str, written: dict[int, WrittenPartition], target: Target) -> None:
-    """Print all partitions of the topic, also those without records."""
+    """Print all partitions of the topic, including those without records."""
     rows = [
         {
             "partition": number,

@@ -1,9 +1,10 @@
 """`pybroker bench`: measures the user's machine with the user's settings and sizes.
 
-| module | subject | |---|---| | `bench_options` | the command line's options, and the plan made from them | |
-`bench_topic` | the topic that a run creates and removes | | `produce_bench`, `fetch_bench`, `e2e` | one measurement
-each | | `latencies` | many durations in little memory, and their percentiles | | `bench_report` | the progress bar; the
-table and the JSON at the end |
+- `bench_options`: the command line's options, and the plan made from them
+- `bench_topic`: the topic that a run creates and removes
+- `produce_bench`, `fetch_bench`, `e2e`: one measurement each
+- `latencies`: many durations in little memory, and their percentiles
+- `bench_report`: the progress bar; the table and the JSON at the end
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def bar(plan: BenchPlan, what: str) -> Iterator[Bar]:
 
 
 def report(plan: BenchPlan, what: str, measured: RunFigures, of: str) -> None:
-    """Print the result. `of`: what the latencies are of."""
+    """Print the result. `of`: the operation that the latencies measure."""
     records, size, seconds, latencies = measured
     if not records:
         raise click.ClickException("No record was finished in the given time; use a longer --seconds.")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DUE = struct.Struct(">d")
 """Prefix of each value: its scheduled time."""
 MARK_BYTES = 8
-"""Length of the mark after the prefix. By its mark, a run recognizes its own records among those of other writers."""
+"""Length of the mark after the prefix. The mark lets a run distinguish its own records from those of other writers."""
 POLL_S = 0.1
 LAST_S_MAX = 60.0
 """Longest wait for the last record."""
@@ -113,7 +113,7 @@ async def _write(plan: BenchPlan, producer: Producer, topic: str, mark: bytes, r
 
 
 class _Through:
-    """Receives records. `wanted`: the number to wait for; None until it is known."""
+    """Receives the records of the run. `wanted`: the number to wait for; None until it is known."""
 
     def __init__(self, consumer: Consumer, latencies: Latencies, shown: Bar) -> None:
         self._consumer, self._latencies, self._shown = consumer, latencies, shown

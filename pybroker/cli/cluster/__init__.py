@@ -30,7 +30,7 @@ QUORUM_VERBS: dict[str, str] = {
     "status": "pybroker.cli.cluster.quorum_voters:status",
     "transfer": "pybroker.cli.cluster.quorum_voters:transfer",
 }
-"""The same for `cluster quorum`."""
+"""Verb of `cluster quorum` → `module:attribute` of its click command."""
 
 
 @click.group(cls=VerbGroup, lazy=VERBS)

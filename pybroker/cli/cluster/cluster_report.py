@@ -84,9 +84,8 @@ class Report(msgspec.Struct):
     deletions: list[DeletionReport] = []
     wrong_roles: list[WrongRole] = []
     quorum: Any = None
-    """The metadata quorum as its leader knows it, or, without a leader, as another voter does; None with a metadata
-    store.
-    """
+    """The metadata quorum as its leader sees it, or, without a leader, as another voter sees it; None with a metadata
+    store."""
 
 
 class _BrokerResponses(msgspec.Struct):
@@ -110,7 +109,7 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
         return Report(found.cluster_id, controller, [_basics(node) for node in nodes])
     # Prefer the controller's response. A controller that is cut off from the other brokers has an older epoch.
     best = max(states, key=lambda one: (one.controller_epoch, one.broker_id == one.controller_id))
-    # A controller that has died may be known for as long as no other one is elected.
+    # Brokers may still know a dead controller until another one is elected.
     responds = best.controller_id in {state.broker_id for state in states}
     informed = best.controller_id if responds else best.broker_id
     return Report(
@@ -201,7 +200,7 @@ def _brokers(best: Any, nodes: Iterable[Node], responses: dict[int, _BrokerRespo
 
 
 async def _deletions(admin: AdminClient, broker: int) -> list[DeletionReport]:
-    """Return the deletions as one broker reports them, which queries the others for their data."""
+    """Return the deletions as one broker reports them; that broker asks the others for their data."""
     from pybroker.client.client_errors import KafkaError, UnsupportedVersionError
     from pybroker.protocol import messages as m
 

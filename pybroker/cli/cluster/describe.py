@@ -157,7 +157,7 @@ def _show(report: Report) -> None:
 
 
 def _where(deletion: DeletionReport) -> list[str]:
-    """Return each broker with the state and size of its replicas: 1:staged:2048."""
+    """Return each broker with the state and size of its replicas, as in `1:staged:2048`."""
     brokers: dict[int, list[Any]] = {}
     for each in deletion.partitions:
         brokers.setdefault(each.broker, []).append(each)

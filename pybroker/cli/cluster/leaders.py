@@ -36,8 +36,8 @@ class LeaderProblem(NamedTuple):
 
 
 async def find_not_led(admin: AdminClient, at: int | Literal["any"]) -> list[LeaderProblem]:
-    """Query all leaders in the Metadata of broker `at`. Return the partitions whose leader responds with an error each
-    time. Skip brokers that do not respond."""
+    """Query all leaders that the Metadata response of broker `at` names. Return the partitions whose leader responds
+    with an error each time. Skip brokers that do not respond."""
     found: list[LeaderProblem] = []
     names: list[str] | None = None
     for attempt in range(ATTEMPTS):

@@ -1,4 +1,4 @@
-"""`pybroker cluster quorum backup`, `restore`, `recover`, `accept-restored`."""
+"""`pybroker cluster quorum backup`, `restore`, `recover` and `accept-restored`."""
 
 from __future__ import annotations
 

@@ -9,11 +9,12 @@ if TYPE_CHECKING:
     from pybroker.cli.cluster.cluster_report import Report
 
 AWAY_MS = LAG_MS = 5_000
-"""A voter fetches several times a second, and has all records most of the time."""
+"""A voter whose last fetch, or whose last moment without a lag, is longer ago has a problem. A healthy voter fetches
+several times a second, and has all records most of the time."""
 
 
 def find_voter_problems(report: Report) -> Iterator[dict[str, Any]]:
-    """Yield a line for a missing majority, or for each voter that the leader misses."""
+    """Yield the problem of a missing majority, or one for each voter that does not fetch or that lags."""
     quorum = report.quorum
     if quorum.role != "Leader":
         yield _no_leader(report)

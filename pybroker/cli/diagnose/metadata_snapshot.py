@@ -50,7 +50,7 @@ async def _of_zookeeper(config: BrokerConfig) -> Mapping[str, Node]:
     from pybroker.broker.lifecycle.startup.store_opening import open_store
 
     def on_fatal(problem: FatalError) -> None:
-        """Do nothing: the next call to the store raises the problem."""
+        """Do nothing: the next call to the store raises the error."""
 
     static = {**config.layer(ConfigSource.STATIC_BROKER_CONFIG)}
     static["zookeeper.connection.timeout.ms"] = str(ANSWER_MS_MAX)

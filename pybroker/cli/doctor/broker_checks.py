@@ -94,7 +94,7 @@ async def _settings(admin: AdminClient, brokers: Sequence[int]) -> dict[int, dic
 
 
 def _of_brokers(settings: Mapping[int, Mapping[str, str]]) -> Iterator[Finding]:
-    """Report a finding that all brokers share only once."""
+    """Report a finding only once if it is the same on all brokers."""
     who: dict[Finding, list[int]] = defaultdict(list)
     for broker, each in settings.items():
         for finding in of_settings.check(each, brokers=len(settings)):
@@ -136,7 +136,7 @@ async def _health(admin: AdminClient) -> list[Finding]:
 
     report = await collect(admin, leaders=True)
     if report.state is None:
-        return []  # Only pybroker's brokers report it.
+        return []  # Only pybroker's brokers report this state.
     problems = [bad(HEALTH, each["says"], "run `pybroker cluster describe`") for each in find_problems(report)]
     state = report.state
     summary = f"{len(report.brokers)} brokers, {state.topics:,} topics, {state.partitions:,} partitions"

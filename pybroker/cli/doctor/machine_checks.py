@@ -34,7 +34,7 @@ STA_UNSYNC = 0x0040
 
 
 class _Timex(ctypes.Structure):
-    """`struct timex` up to `status`, and room for the rest."""
+    """`struct timex` up to `status`, and space for the remaining fields."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),

@@ -35,7 +35,7 @@ async def zookeeper(config: BrokerConfig) -> AsyncIterator[Finding]:
     chroot = f"{slash}{path}".rstrip("/")
 
     def on_fatal(problem: FatalError) -> None:
-        """Do nothing: the next call to the store raises the problem."""
+        """Do nothing: the next call to the store raises the error."""
 
     # Leave out the chroot: opening a store would create it, and the check must not change anything.
     static = {**config.layer(ConfigSource.STATIC_BROKER_CONFIG), "zookeeper.connect": hosts}

@@ -156,8 +156,8 @@ def _after_members(members: int) -> str:
 
 
 async def _committed(admin: AdminClient, group: str) -> tuple[bool, int, dict[TopicPartition, int]]:
-    """Return whether it is a share group, its number of members, and its positions. A group that does not exist yet has
-    none."""
+    """Return whether the group is a share group, its number of members, and its positions. A group that does not exist
+    yet has none."""
     from pybroker.client import ErrorCode, KafkaError
 
     try:

@@ -79,7 +79,7 @@ def avro_column(frame: DataFrame) -> Column:
     schema = schema_of(frame.schema)
     say(f"Avro schema of the values: {json.dumps(schema)}", err=True)
 
-    # No annotations: Spark derives the kind of function from them, and warns about all types but its own.
+    # Do not annotate the function: Spark derives its kind from the annotations, and warns about all types but its own.
     encode = functions.udf(lambda row: encoded(schema, row.asDict(recursive=True)), BinaryType())
     return encode(functions.struct(*(column_of(each) for each in frame.columns)))
 

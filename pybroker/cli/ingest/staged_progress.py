@@ -35,7 +35,7 @@ class StagedProgress:
         return f"ingest {self._ingest_id} is {state.name.lower()}; its records are in the topic"
 
     def found(self) -> Any | None:
-        """Return the load as the broker reports it, and not another topic's or stream's ingest with the same name."""
+        """Return the load as the broker reports it. Ignore ingests of other topics or streams with the same name."""
         from pybroker.spark import ingest_steps as steps
 
         if self.topic_id is None:

@@ -172,7 +172,7 @@ def _read(
     between: tuple[OffsetPosition, OffsetPosition | None],
     output: Output,
 ) -> bool:
-    """Return whether the topic exists. `between` has the start and, unless None, the end."""
+    """Return whether the topic exists. `between` has the start and the end; an end of None means no end."""
     from pybroker.client import TopicPartition
     from pybroker.client.blocking import Consumer
 
@@ -229,6 +229,7 @@ def _is_read(consumer: Consumer) -> bool:
     ours = consumer.assignment()
     if not ours or any(consumer.lag(each) != 0 for each in ours):
         return False
-    # The lag comes from the last Fetch response, in which a new leader's high watermark may be too low for a moment.
+    # The lag comes from the last Fetch response. A new leader's high watermark in that response may be too low for a
+    # moment.
     ends = consumer.end_offsets(ours)
     return all(consumer.position(each) >= end for each, end in ends.items())

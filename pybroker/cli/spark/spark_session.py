@@ -52,7 +52,7 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
 
     Raises click.ClickException, also if pyspark is not installed.
     """
-    # Otherwise workers start the first `python3` on the PATH, which lacks pybroker.
+    # Without this setting, workers start the first `python3` on the PATH, which lacks pybroker.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     local = master.startswith("local")
     if local:
@@ -69,11 +69,11 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", level)
         .config("spark.sql.session.timeZone", "UTC")
-        # Columns id and ID are distinct.
+        # Columns that differ only in case, such as id and ID, are distinct.
         .config("spark.sql.caseSensitive", "true")
         # PySpark's workers convert timestamps to local time, in which an hour occurs twice when clocks are set back.
         .config("spark.executorEnv.TZ", "UTC")
-        # Hadoop ignores the process's umask, and its own lets everybody read an archive.
+        # Hadoop ignores the process's umask. Its own default lets every user read an archive.
         .config("spark.hadoop.fs.permissions.umask-mode", f"{_umask():03o}")
     )
     if local:
@@ -108,8 +108,8 @@ def quiet_pyspark(*, verbose: bool) -> None:
 
 @contextmanager
 def _stderr_into(log: IO[bytes]) -> Iterator[None]:
-    """Redirect stderr of processes that start in the block into a file. The JVM keeps writing to that file. Its
-    launcher, Spark before it has read its settings, and tasks write to stderr whatever the log level. This process's
+    """Redirect stderr of processes that start in the block into a file. The JVM keeps writing to that file. Three
+    writers ignore the log level: the JVM's launcher, Spark before it has read its settings, and tasks. This process's
     own output still appears."""
     sys.stderr.flush()
     kept, own = os.dup(STDERR), sys.stderr

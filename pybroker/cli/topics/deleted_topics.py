@@ -29,7 +29,7 @@ async def deletions_of(admin: AdminClient, which: str | Uuid) -> list[TopicDelet
     try:
         return sorted(await admin.describe_deletions(wanted), key=lambda each: -each.deleted_ms)
     except KafkaError:
-        # Apache Kafka, and versions without topic ids, do not know this request.
+        # Apache Kafka, and pybroker versions without topic ids, do not know this request.
         return []
 
 
@@ -89,7 +89,7 @@ async def no_topic(admin: AdminClient, which: str | Uuid) -> str:
 
 
 def absent_topic(target: Target, name: str) -> str:
-    """Return `no_topic`, for commands without an admin client."""
+    """Return the sentence of `no_topic`, for commands without an admin client."""
     from pybroker.client import AdminClient
 
     async def ask() -> str:

@@ -25,7 +25,8 @@ def show_impact(
     truncates: bool = False,
     keep_offsets: bool = False,
 ) -> None:
-    """Print the impact without a change; `truncates`: of a truncation, else of a deletion."""
+    """Print the impact without changing anything. `truncates`: whether it is the impact of a truncation instead of a
+    deletion."""
     found = run(_impact(target, topic or "", if_exists))
     if isinstance(found, str):
         if target.json:

@@ -111,8 +111,8 @@ async def purged(admin: AdminClient, found: TopicDeletion) -> TopicDeletion:
     while True:
         left = next(iter(await deletions_of(admin, found.topic_id)), None)
         if left is None:
-            # Every broker has removed the data, and topic.history.max.incarnations has dropped the topic from the
-            # history of its name.
+            # Every broker has removed the data. The topic's history is gone too, because the name has more than
+            # topic.history.max.incarnations deleted topics.
             return dataclasses.replace(found, state=REMOVED, replicas=())
         if not running & _holders(left) or time.monotonic() >= give_up:
             return left
@@ -124,7 +124,7 @@ def _holders(deletion: TopicDeletion) -> set[int]:
 
 
 def receipt(before: TopicDeletion, after: TopicDeletion) -> dict[str, Any]:
-    """Return the removed data, and the brokers that still have theirs."""
+    """Return the amount of removed data, and the brokers that still have data of the topic."""
     return {
         "topic": before.name,
         "topic_id": str(before.topic_id),

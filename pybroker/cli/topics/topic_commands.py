@@ -151,9 +151,8 @@ async def _with_receipt(
 
 
 async def _living_id(admin: AdminClient, topic: str) -> Uuid | None:
-    """Return the id; None if the topic does not exist or the brokers have no ids. The request by name then shows which
-    of the two it is.
-    """
+    """Return the topic's id; None if the topic does not exist or the brokers have no ids. The following request by name
+    shows which of the two is the case."""
     from pybroker.client import KafkaError
 
     try:
@@ -177,7 +176,7 @@ def alter(topic: str | None, *, topic_id: str | None, partitions: int | None, if
         raise click.UsageError("alter requires --partitions; use `pybroker configs alter` to change settings.")
 
     async def work() -> str | None:
-        """Alter the topic; return a sentence about a topic that does not exist, else None."""
+        """Alter the topic, and return None. If the topic does not exist, return a sentence about it."""
         from pybroker.cli.topics.deleted_topics import no_topic
         from pybroker.client import AdminClient
         from pybroker.errors import KafkaError

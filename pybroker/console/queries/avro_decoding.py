@@ -41,7 +41,7 @@ def parsed_schema(text: str) -> Any:
         raise AvroError(f"The schema is too long: the limit is {SCHEMA_CHARACTERS_MAX:,} characters.")
     try:
         schema = json.loads(text)
-        if _is_deeper(schema, 2 * DEPTH_MAX):  # Twice, because braces and brackets alternate.
+        if _is_deeper(schema, 2 * DEPTH_MAX):  # Allow twice the depth, because braces and brackets alternate.
             raise AvroError(f"The schema is nested too deeply: the limit is {DEPTH_MAX} levels.")
         return fastavro.parse_schema(schema)
     except AvroError:
@@ -199,7 +199,7 @@ class _Measure:
             self.skip(self.long())
         elif kind == "fixed":
             size = schema.get("size")
-            if not isinstance(size, int):  # fastavro accepts any type here.
+            if not isinstance(size, int):  # fastavro accepts any type as the size.
                 raise AvroError(f"invalid size of a fixed type: {str(size)[:40]!r}")
             self.skip(size)
         elif kind in ("record", "error"):

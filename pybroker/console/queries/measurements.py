@@ -105,8 +105,8 @@ class History:
     async def close(self) -> None:
         """Stop measuring."""
         if self._task is not None:
-            # asyncio.wait_for can lose a cancellation that arrives at the end of a measurement; this value ends the
-            # loop then.
+            # asyncio.wait_for can lose a cancellation that arrives at the end of a measurement; in that case this flag
+            # ends the loop.
             self._looked = -math.inf
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -74,7 +74,7 @@ class ScrapedMetrics:
     async def measurement(self) -> Measurement:
         """Return the counters, the gauges and the missing brokers. Raises ScrapeError."""
         counters = await self.sample()
-        # Without one of the brokers, the sums would be too small.
+        # If a broker were missing, the sums would be too small.
         gauges = {} if self.missing else dict(self.gauges)
         return Measurement(counters, gauges, problems=tuple(self.missing))
 
@@ -108,7 +108,7 @@ def parse_metrics(text: str) -> tuple[Sample, Sample]:
         except ValueError:
             continue
         name, labels = match["name"].lower(), dict(_LABEL.findall(match["labels"] or ""))
-        # The total on another line includes the values of single topics.
+        # Another line with the total includes the values of single topics.
         if "topic" in labels or value < 0:
             continue
         if name in _GAUGES:

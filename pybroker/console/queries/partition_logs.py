@@ -18,7 +18,7 @@ PARTITIONS_MAX = 5_000
 
 
 async def ends(admin: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-    """Return the end offsets that are available. Raises KafkaError if none is."""
+    """Return the end offsets that can be read. Raises KafkaError if none can."""
     if not partitions or len(partitions) > PARTITIONS_MAX:
         return {}
     futures = admin.list_offsets(dict.fromkeys(partitions, spec)).values()

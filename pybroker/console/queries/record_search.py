@@ -39,7 +39,7 @@ class RecordQuery:
 
     @property
     def is_backwards(self) -> bool:
-        """Whether the page is filled from its end."""
+        """Whether the page is filled from the newest record backwards."""
         return self.before is not None or (self.seek == "newest" and self.after is None)
 
 
@@ -102,7 +102,7 @@ async def _begins(
 
 @dataclass
 class _Search:
-    """The search for one page: what was read and kept."""
+    """The search for one page: the records read and kept so far."""
 
     consumer: Consumer
     wanted: RecordQuery

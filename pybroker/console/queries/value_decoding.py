@@ -148,7 +148,8 @@ def _avro(data: bytes, schema: Any, indent: int | None) -> str:
         if schema is None:
             raise DecodeError("Avro requires a schema; set one on the topic's messages page")
         if data[0] == 0 and len(data) > HEADER_BYTES:
-            with contextlib.suppress(avro_decoding.AvroError):  # If that fails, the bytes are no header.
+            # If the bytes after the header are not such a datum, there is no header.
+            with contextlib.suppress(avro_decoding.AvroError):
                 return _as_json(avro_decoding.datum(data[HEADER_BYTES:], schema, values_max), indent)
         return _as_json(avro_decoding.datum(data, schema, values_max), indent)
     except avro_decoding.AvroError as error:

@@ -67,7 +67,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Note how much of the request has arrived."""
+        """Record how much of the request has arrived."""
         super().data_received(data)
         self._look()
 

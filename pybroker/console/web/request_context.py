@@ -205,7 +205,7 @@ DONE = {
     "schema-dropped": "The schema was removed.",
     "logged-out": "You are logged out.",
 }
-"""Messages after a change. URLs contain only the key: a link cannot put a text of its own on the page."""
+"""Messages after a change. URLs contain only the key, so a link cannot show its own text on the page."""
 
 Handler = Callable[[PageContext], Coroutine[Any, Any, Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]

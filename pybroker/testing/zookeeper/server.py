@@ -23,7 +23,7 @@ _HERE = Path(__file__).parent
 
 
 class ZooKeeperError(RuntimeError):
-    """ZooKeeper did not start; the text has the end of its log."""
+    """ZooKeeper did not start; the text is the end of its log."""
 
 
 def zookeeper_jars() -> Path:
