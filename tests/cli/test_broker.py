@@ -194,13 +194,20 @@ def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
+        from pybroker.client import NewTopic, TopicCollection, blocking
+
+        def partitions(broker):
+            with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+                admin.create_topics([NewTopic("t")]).all()
+                described = admin.describe_topics(TopicCollection.of_topic_names(["t"])).all()
+                return len(described["t"].partitions)
 
         def test_own(pybroker):
-            assert pybroker.running
+            assert partitions(pybroker) == 1
 
         @pytest.mark.pybroker({"broker.rack": "here", "num.partitions": 3})
         def test_settings(pybroker):
-            assert pybroker.running
+            assert partitions(pybroker) == 3
 
         ports = set()
 
