@@ -118,6 +118,7 @@ def whole(crashing: Crashing, count: int = PARTITIONS) -> Uuid:
     return topic_id
 
 
+@pytest.mark.checklist("A1", "B16")
 @pytest.mark.parametrize(
     ("step", "survives"),
     [
@@ -148,6 +149,7 @@ def test_create(crashing: Crashing, step: str, survives: bool) -> None:
     crashing.stop()
 
 
+@pytest.mark.checklist("A2", "A8", "B16")
 @pytest.mark.parametrize(
     ("step", "gone"),
     [
@@ -182,6 +184,8 @@ def test_delete(crashing: Crashing, step: str, gone: bool) -> None:
     assert second.topic_id != first
     assert whole(crashing) == second.topic_id
     assert crashing.deleting() == {f"{first.hex}_{index}" for index in range(PARTITIONS)}
+    # The controller goes on with the deletion, not only the replicas.
+    until(lambda: Lives(crashing.port).deletions(first)[0].state == "staged")
     crashing.stop()
     crashing.start()
     assert whole(crashing) == second.topic_id
@@ -189,6 +193,7 @@ def test_delete(crashing: Crashing, step: str, gone: bool) -> None:
     crashing.stop()
 
 
+@pytest.mark.checklist("A2")
 @pytest.mark.parametrize("step", ["before purge", "after purge"])
 def test_removal_goes_on(crashing: Crashing, step: str) -> None:
     crashing.start(step)

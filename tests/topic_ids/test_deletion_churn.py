@@ -226,7 +226,7 @@ def run(start_broker: StartBroker, cycles: int) -> tuple[Watch, float, Any]:
     return watch, took, broker
 
 
-@pytest.mark.checklist("A2", "A3", "A9", "A23", "A26", "A29", "A30", "A32", 110, 112, 113, 190)
+@pytest.mark.checklist("A3", "A9", "A23", "A26", "A29", "A30", "A32", 110, 112, 113, 190)
 def test_forty_incarnations(start_broker: StartBroker) -> None:
     run(start_broker, 40)
 

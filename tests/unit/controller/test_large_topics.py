@@ -46,7 +46,7 @@ PARTITIONS = 10_000
 BROKERS = tuple(
     BrokerImage(number, number, (Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT"),), None) for number in (1, 2, 3)
 )
-pytestmark = pytest.mark.checklist("R38", "A1", "A2")
+pytestmark = pytest.mark.checklist("R38")
 
 
 class Nodelike:
@@ -170,6 +170,7 @@ def delete(image: ClusterImage) -> tuple[Uuid, Decision]:
     )
 
 
+@pytest.mark.checklist("A1")
 def test_a_creation_is_finished_or_never_was(empty: tuple[Nodelike, ClusterImage]) -> None:
     store, image = empty[0].copy(), empty[1]
     decision = create(image)
@@ -191,6 +192,7 @@ def test_partitions_are_added_or_not(empty: tuple[Nodelike, ClusterImage]) -> No
         same_as_loaded(left, found)
 
 
+@pytest.mark.checklist("A2")
 def test_a_deletion_is_decided_by_one_multi(large: tuple[Nodelike, ClusterImage]) -> None:
     store, image = large[0].copy(), large[1]
     topic_id, decision = delete(image)
@@ -216,6 +218,7 @@ def test_a_deletion_is_decided_by_one_multi(large: tuple[Nodelike, ClusterImage]
     cleaned(store, image)
 
 
+@pytest.mark.checklist("A2")
 def test_the_name_is_free_before_everything_is_removed(large: tuple[Nodelike, ClusterImage]) -> None:
     store, image = large[0].copy(), large[1]
     image = after(store, image, delete(image)[1])
@@ -229,6 +232,7 @@ def test_the_name_is_free_before_everything_is_removed(large: tuple[Nodelike, Cl
     assert decide_remove_leftovers(image, RemoveLeftovers(NAME)).operations == ()
 
 
+@pytest.mark.checklist("A2")
 def test_a_truncation_is_decided_by_one_multi(large: tuple[Nodelike, ClusterImage]) -> None:
     store, image = large[0].copy(), large[1]
     old = image.topics[NAME]
