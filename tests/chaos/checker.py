@@ -20,8 +20,8 @@ Assigned = Mapping[Place, frozenset[int]]
 
 
 def check(history: History, disks: Disks, assigned: Assigned, compacted: frozenset[str]) -> list[str]:
-    """All that is wrong, in sentences; none of a good run. `compacted`: topics of which only the last value of each key
-    has to stay."""
+    """Return a sentence for each fault; none for a good run. `compacted`: topics of which only the last value of each
+    key has to remain."""
     replicas: dict[Place, dict[int, ReplicaLog]] = defaultdict(dict)
     found: list[str] = list(history.problems)
     for broker, logs in disks.items():
@@ -56,7 +56,7 @@ def _some(found: Sequence[str]) -> list[str]:
 
 
 def _within_one_log(logs: Mapping[int, ReplicaLog]) -> list[str]:
-    """Offsets and leader epochs ascend; the batches of a producer follow upon each other."""
+    """Check that offsets and leader epochs ascend, and that a producer's batches have consecutive sequences."""
     found = []
     for broker, log in logs.items():
         offset, epoch = -1, -1
@@ -106,7 +106,8 @@ def _first_difference(one: ReplicaLog, other: ReplicaLog, start: int) -> int:
 
 
 def _last_values(log: ReplicaLog, below: int) -> dict[bytes | None, bytes]:
-    """None values have gone, or will go: when is each replica's own business."""
+    """Return the last value of each key. Leave out keys whose last value is None: each replica removes them when it
+    compacts."""
     last = {record.key: record.value for record in log.records() if record.offset < below}
     return {key: value for key, value in last.items() if value is not None}
 
@@ -141,7 +142,7 @@ def _stale_keys(history: History, place: Place, logs: Mapping[int, ReplicaLog]) 
     return _some(found)
 
 
-# --- files and what writers were told ---------------------------------------------------------------------------------
+# --- files and responses to producers ------------------------------------------------------------------------------
 
 
 def _against_history(history: History, place: Place, logs: Mapping[int, ReplicaLog]) -> list[str]:
@@ -210,8 +211,8 @@ def _appended_too_early(history: History) -> list[str]:
 def _misplaced(
     history: History, replicas: Mapping[Place, Mapping[int, ReplicaLog]], assigned: Assigned
 ) -> list[str]:
-    """A partition is on all brokers that it is assigned to and on no other; one of which something was acknowledged
-    is assigned, unless its topic was deleted."""
+    """Check that a partition is on the brokers to which it is assigned, and on no other. A partition with acknowledged
+    records must be assigned, unless its topic was deleted."""
     wanted = {place for place in history.acknowledged if place.topic_id not in history.deleted}
     wanted |= {place for place, _ in history.keys}
     found = [
@@ -228,7 +229,7 @@ def _misplaced(
 
 
 def _incarnations(history: History, disks: Disks) -> list[str]:
-    """Deleted topics are served nowhere; each name that is re-created has at most one incarnation."""
+    """Check that no broker serves a deleted topic, and that each re-created name has at most one incarnation."""
     found = []
     for broker, logs in disks.items():
         ids: dict[str, set[str]] = defaultdict(set)
@@ -242,7 +243,7 @@ def _incarnations(history: History, disks: Disks) -> list[str]:
     return found
 
 
-# --- files and what consumers were given ------------------------------------------------------------------------------
+# --- files and deliveries to consumers ------------------------------------------------------------------------------
 
 
 def _consumed(history: History, replicas: Mapping[Place, Mapping[int, ReplicaLog]]) -> list[str]:

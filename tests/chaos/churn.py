@@ -18,12 +18,12 @@ PARTITIONS = 2
 RECORDS = (3, 25)
 """Minimum and maximum number of acknowledged records of an incarnation."""
 UNDELETED = 0.3
-"""The share of incarnations that come back."""
+"""The share of incarnations that are undeleted."""
 ANSWER_S = 8.0
-"""A broker may be paused: its answer is not waited for longer."""
+"""Time limit for the answer of a broker, which may be paused."""
 PAUSE_S = 0.03
 STUCK_S = 300.0
-"""No run lasts so long with a cluster in which nothing can be decided."""
+"""A run fails if the cluster decides nothing for this long."""
 
 MAY_PASS = frozenset(
     {
@@ -46,10 +46,11 @@ R = TypeVar("R")
 
 
 class Churn(threading.Thread):
-    """One name. Each request goes to a random broker, because every broker must be able to handle it."""
+    """Creates, fills and deletes topics of one name. Each request goes to a random broker, because every broker must be
+    able to handle it."""
 
     def __init__(self, name: str, ports: Mapping[int, int], history: History, seed: int) -> None:
-        """`ports`: of the brokers, for clients."""
+        """`ports`: the client ports of the brokers."""
         super().__init__(daemon=True, name=name)
         self._brokers = {number: Lives(port, ANSWER_S) for number, port in ports.items()}
         self._history = history
@@ -79,7 +80,7 @@ class Churn(threading.Thread):
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _make(self) -> Uuid | None:
-        """Until there is another topic of the name; None: it is enough."""
+        """Create a topic of the name; retry until one exists. Return its id, or None if the run has enough."""
         topic = m.CreateTopicsRequest_CreatableTopic(
             name=self.name,
             num_partitions=PARTITIONS,
@@ -108,7 +109,8 @@ class Churn(threading.Thread):
         return life
 
     def _fill(self, life: Uuid) -> bool:
-        """Writes until enough is acknowledged, each record once and under a value of its own; False: it is gone."""
+        """Write records until enough are acknowledged; each record has its own value and is acknowledged once. Return
+        False if the topic is gone."""
         wanted = self._random.randint(*RECORDS)
 
         def attempt(lives: Lives) -> int | None:
@@ -149,17 +151,17 @@ class Churn(threading.Thread):
         return False
 
     def _bring_back(self, life: Uuid) -> bool:
-        """Undelete it; return False if it had no effect."""
+        """Undelete the topic; return False if that had no effect."""
 
         def attempt(lives: Lives) -> bool | None:
             code = lives.undelete(life).error_code
             if code in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
-                # It exists: created by an attempt whose response was lost.
+                # The topic exists: an attempt whose response was lost has created it.
                 return True
             self._note("UndeleteTopics", code)
             return None
 
-        # From here on it may come back, whatever is answered.
+        # From this request on the topic may come back, whatever the response is.
         self._history.deleted.discard(life.hex)
         if not self._until(attempt, unless_enough=False):
             return False

@@ -7,13 +7,13 @@ import pytest
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int | None:
-    """`--chaos-seed`; None where the test has one of its own."""
+    """`--chaos-seed`; None if the test uses its own seed."""
     found: int | None = request.config.getoption("--chaos-seed")
     return found
 
 
 @pytest.fixture
 def seconds(request: pytest.FixtureRequest) -> float | None:
-    """`--chaos-seconds`; None where the test has a length of its own."""
+    """`--chaos-seconds`; None if the test uses its own duration."""
     found: float | None = request.config.getoption("--chaos-seconds")
     return found

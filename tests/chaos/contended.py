@@ -23,7 +23,7 @@ PER_NAME = 40
 """Requests for one name; then the clients continue with the next one, so that few lost responses concern the same name.
 """
 PAUSE_S = 0.3
-"""At most, between requests of a client."""
+"""Longest pause between two requests of a client."""
 
 
 class Action(NamedTuple):
@@ -31,13 +31,14 @@ class Action(NamedTuple):
 
     kind: str
     topic_id: str
-    """Of the request, empty in one by name; of the answer to one by name; a made-up one if that answer was lost."""
+    """The topic id in the request. For a request by name: empty, or the id in the response; a made-up id if the
+    response was lost."""
     code: int | None
 
 
 class NameState(NamedTuple):
-    """A name as the controller knows it: the topic that has it, the topic that is being undeleted to it, and the
-    deleted ones that can be undeleted."""
+    """A name as the controller sees it: the topic that has it, the topic that is being undeleted under it, and the
+    deleted topics that can be undeleted."""
 
     live: str | None = None
     returning: str | None = None
@@ -46,9 +47,9 @@ class NameState(NamedTuple):
 
 CREATE, DELETE, DELETE_BY_NAME, UNDELETE = "create", "delete", "delete by name", "undelete"
 RETURN, GIVE_UP = "return", "give up"
-"""How an undeletion ends. It begins by reserving the name; then replicas move their data back."""
+"""The two ways in which an undelete ends. It begins by reserving the name; then replicas move their data back."""
 LOST = "lost "
-"""Begins the id of a topic that was created by a request without an answer."""
+"""Prefix of the made-up id of a topic whose creation had no response."""
 DEFINITE: Mapping[str, frozenset[int]] = {
     CREATE: frozenset({0, ErrorCode.TOPIC_ALREADY_EXISTS}),
     DELETE: frozenset({0, ErrorCode.UNKNOWN_TOPIC_ID}),
@@ -59,7 +60,7 @@ DEFINITE: Mapping[str, frozenset[int]] = {
 
 
 def step(state: NameState, action: Action) -> NameState | None:
-    """Return the state of the name after an action, None if the action cannot have been answered so."""
+    """Return the state of the name after an action; None if the action cannot have had this response in this state."""
     taken = state.live is not None or state.returning is not None
     match action.kind:
         case "create":
@@ -70,7 +71,7 @@ def step(state: NameState, action: Action) -> NameState | None:
             return _after_deletion(state, action)
         case "undelete":
             if action.code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                # Also of a topic whose undelete or deletion is in progress.
+                # The same holds for a topic whose undelete or deletion is in progress.
                 return state
             there = action.topic_id in state.deleted
             if action.code == ErrorCode.UNKNOWN_TOPIC_ID:
@@ -110,13 +111,13 @@ def requested(begun: float, ended: float, action: Action) -> Iterator[Operation[
 
 
 def _unnamed(live: str, action: Action) -> bool:
-    """Whether a deletion by name can concern the current topic: its own response was lost, or the response to the
-    creation."""
+    """Return whether a deletion by name may be about the current topic: its own response was lost, or the response to
+    the creation."""
     return action.code is None or live.startswith(LOST)
 
 
 class Contended:
-    """All operations of these clients, by the topic's name."""
+    """All operations of the clients, by topic name."""
 
     def __init__(self) -> None:
         self.operations: dict[str, list[Operation[Action]]] = defaultdict(list)
@@ -131,12 +132,12 @@ class Contended:
         return f"{PREFIX}{next(self._requests) // PER_NAME}"
 
     def ids(self, name: str) -> list[Uuid]:
-        """The topics that had this name, as far as answers showed them."""
+        """Return the topics that had this name, as far as responses show them."""
         with self._lock:
             return list(self._ids[name])
 
     def add(self, name: str, operations: Iterable[Operation[Action]], topic_id: Uuid | None) -> None:
-        """Record a request. topic_id: the topic that the answer showed."""
+        """Record a request. topic_id: the topic in the response."""
         with self._lock:
             added = list(operations)
             self.operations[name] += added
@@ -169,7 +170,7 @@ def _told(operations: Iterable[Operation[Action]], left: Iterable[Operation[Acti
 
 
 class Contender(threading.Thread):
-    """One of the clients. Each request goes to a broker of its own choice, and is sent once."""
+    """One of the clients. It chooses a broker for each request, and sends each request once."""
 
     def __init__(self, number: int, ports: Mapping[int, int], contended: Contended, seed: int) -> None:
         super().__init__(daemon=True, name=f"contender-{number}")

@@ -41,7 +41,7 @@ class Group:
 
 
 class Member(threading.Thread):
-    """One after another, consumers of the group, until `enough` is set."""
+    """Runs consumers of the group one after another, until `enough` is set."""
 
     def __init__(self, group: Group, name: str, seed: int) -> None:
         super().__init__(daemon=True, name=name)
@@ -91,7 +91,7 @@ class Member(threading.Thread):
                     since_commit = 0
                     self._commit(consumer)
         finally:
-            # Sometimes without a commit of the last records.
+            # Sometimes, the member leaves without committing its last records.
             if self._random.random() < 0.5:
                 self._commit(consumer)
             consumer.close()

@@ -25,7 +25,7 @@ class Acknowledged(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """A record that a consumer got."""
+    """A record that a consumer received."""
 
     offset: int
     value: str
@@ -43,12 +43,11 @@ class Session:
 
 @dataclass
 class History:
-    """Of a run. Values are unique: `WRITER/NUMBER`, with ascending numbers for each writer and partition; those of
-    topics that come and go have the topic's id before them.
-    """
+    """The history of one run. Values are unique: `WRITER/NUMBER`, with ascending numbers for each writer and partition.
+    The values of topics that come and go start with the topic's id."""
 
     topics: dict[str, str] = field(default_factory=dict)
-    """The ids, in hexadecimal digits, of the topics that stay, by name."""
+    """Name → topic id, in hexadecimal digits, of the topics that stay."""
     acknowledged: dict[Place, list[Acknowledged]] = field(default_factory=lambda: defaultdict(list))
     sessions: list[Session] = field(default_factory=list)
     keys: dict[tuple[Place, str], int] = field(default_factory=dict)
@@ -56,13 +55,13 @@ class History:
     lives: dict[str, str] = field(default_factory=dict)
     """All incarnations of topics that come and go: names by id."""
     deleted: set[str] = field(default_factory=set)
-    """The ids among them whose deletion was answered."""
+    """The topic ids among them whose deletion was acknowledged."""
     problems: list[str] = field(default_factory=list)
-    """What went wrong for clients that nothing may go wrong for."""
+    """Failures of clients that must never fail."""
     counts: Counter[str] = field(default_factory=Counter)
     """Counts of events."""
 
     def acknowledge(self, place: Place, offset: int, value: str, sent_at: float) -> None:
-        """The cluster has just answered that it keeps the record, which was sent at `time.monotonic()`."""
+        """Record that the cluster has just acknowledged the record, which was sent at `time.monotonic()`."""
         self.acknowledged[place].append(Acknowledged(offset, value, sent_at, time.monotonic()))
         self.counts["acknowledged"] += 1

@@ -1,8 +1,8 @@
-"""Decides whether answers to concurrent requests are those of one sequence of requests (linearizability).
+"""Decides whether the responses to concurrent requests are those of one sequence of requests (linearizability).
 
-The algorithm is that of Wing and Gong with the memory of Lowe: it looks for an order of the operations that agrees with
-their times and with a model, and visits no combination of executed operations and state twice. An operation whose
-answer was lost may have happened at any time after it was sent, or not at all.
+The algorithm is that of Wing and Gong, with Lowe's memory of visited states. It searches for an order of the operations
+that agrees with their times and with a model, and visits no combination of executed operations and state twice. An
+operation whose response was lost may have happened at any time after it was sent, or not at all.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ S = TypeVar("S", bound=Hashable)
 A = TypeVar("A")
 
 COMBINATIONS_MAX = 300_000
-"""Combinations of executed operations and state that are visited; above it the history stays undecided."""
+"""Limit of visited combinations of executed operations and state; beyond it, the history stays undecided."""
 
 
 class Operation(NamedTuple, Generic[A]):
-    """A request, and when a client sent it and had the answer. `ended` is infinite if the answer was lost."""
+    """A request, with the times at which a client sent it and received the response. `ended` is infinite if the
+    response was lost."""
 
     begun: float
     ended: float
@@ -31,16 +32,17 @@ class Operation(NamedTuple, Generic[A]):
 
 
 class UndecidedError(Exception):
-    """The history has too many lost answers."""
+    """The history has too many lost responses."""
 
 
 def unexplained(
     operations: Sequence[Operation[A]], initial: S, step: Callable[[S, A], S | None]
 ) -> list[Operation[A]]:
-    """Return nothing if an order explains all answers; otherwise the answered operations of which no order that
-    explains the others can be the next.
+    """Return nothing if an order explains all responses. Otherwise return the operations that block the search: in no
+    order that explains all operations before them can one of them be next.
 
-    `step` returns the state after an action, or None if the action cannot have had its answer in that state."""
+    `step` returns the state after an action, or None if the action cannot have had its response in that state.
+    """
     ordered = sorted(operations, key=lambda operation: operation.begun)
     answered = [index for index, operation in enumerate(ordered) if operation.answered]
     lost = [index for index, operation in enumerate(ordered) if not operation.answered]
@@ -57,7 +59,7 @@ def unexplained(
             furthest, stuck = explained, open_
         limit = min(ordered[index].ended for index in open_)
         maybe = [index for index in lost if not executed >> index & 1 and ordered[index].begun <= limit]
-        # Answered operations are popped first: most lost ones are not needed for an explanation.
+        # Answered operations are popped first: an explanation needs few of the operations whose response was lost.
         for index in maybe + open_[::-1]:
             after = step(state, ordered[index].action)
             if after is None or (after == state and not ordered[index].answered):
@@ -72,7 +74,7 @@ def unexplained(
 
 
 def _open(ordered: Sequence[Operation[A]], answered: Sequence[int], executed: int) -> list[int]:
-    """The answered operations that can be next: none of the others had ended before they began."""
+    """Return the answered operations that can be next: no other operation had ended before they began."""
     found: list[int] = []
     limit = math.inf
     for index in answered:

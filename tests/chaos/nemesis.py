@@ -1,7 +1,7 @@
-"""What befalls the cluster: steps drawn from a seed, and how each is done and undone.
+"""Faults of a chaos run: steps drawn from a seed, and the code that applies and undoes each of them.
 
-A step does not say how long: it lasts until so many records were acknowledged while the trouble went on, or until that
-is not to be expected any more. The order of steps is the seed's alone.
+A step has no fixed duration. It lasts until a number of records has been acknowledged during the fault, or until that
+takes too long. The order of steps depends only on the seed.
 """
 
 from __future__ import annotations
@@ -26,48 +26,49 @@ from tests.support.wire import answers_metadata
 from tests.wire.client import WireClient
 
 RECORDS = (20, 400)
-"""Minimum and maximum number of records acknowledged during a step …"""
+"""Minimum and maximum number of records that must be acknowledged during a step."""
 PATIENCE_S = 6.0
-"""… unless that takes longer."""
+"""Longest duration of a step, if the records are not acknowledged."""
 
 SESSION_MS = 2_000
-"""Of brokers with ZooKeeper: short sessions cause more events in a run."""
+"""Session timeout of brokers with ZooKeeper: short sessions cause more events in a run."""
 MISSED_S = 15.0
-"""A session that is not over by then does not end."""
+"""Longest wait for the end of a session."""
 ASK_MS = 3_000
 MOVED = "moved"
 """The topic whose replicas move: two partitions with two replicas each."""
 FULL_BYTES = 4_096
-"""Where files end on a full disk: it takes no new segment that is larger, and no record at the end of others."""
+"""Limit of a file's size on a full disk: no larger segment can be created, and no record can be appended to a file of
+this size."""
 
 
 BESIDE = ("", "", "", "pair", "one way", "no ZooKeeper")
-"""Mostly one thing happens at a time. Else a link of the second broker to the third one, or to ZooKeeper, is cut."""
+"""Additional faults of a step, most often none: a cut link from the second broker to the third one, or to ZooKeeper."""
 
 
 class Step(NamedTuple):
-    """One thing that befalls the cluster."""
+    """One fault and its parameters."""
 
     fault: str
     first: int
-    """A broker, for faults that choose one by the cluster's state when there is no choice."""
+    """The first broker. Faults that select a broker by the cluster's state use this one if the state selects none."""
     second: int
-    """Another one."""
+    """The second broker."""
     records: int
     settles: bool
-    """Whether all replicas are in sync again before the next step."""
+    """Whether to wait until all replicas are in sync before the next step."""
     beside: str = ""
-    """A link that is cut from the beginning, see `BESIDE`."""
+    """A link that is cut at the beginning of the step, see `BESIDE`."""
 
 
 def plan(seed: int, brokers: int, faults: Mapping[str, int]) -> Iterator[Step]:
-    """Without end. `faults`: how often each comes, in parts of the whole."""
+    """Yield steps without end. `faults`: the weight of each fault in the random choice."""
     random_ = random.Random(seed)
     names, weights = list(faults), list(faults.values())
     left: list[str] = []
     while True:
         if not left:
-            # Each comes once before chance decides how often.
+            # Each fault comes once before the weights decide.
             left = random_.sample(names, len(names)) + random_.choices(names, weights, k=len(names))
         first, second = random_.sample(range(1, brokers + 1), 2)
         records, settles, beside = random_.randint(*RECORDS), random_.random() < 0.6, random_.choice(BESIDE)
@@ -117,7 +118,7 @@ class Nemesis:
         return len(self._cluster.brokers)
 
     def do(self, step: Step) -> None:
-        """One step, until it is undone; not until the cluster is whole again."""
+        """Apply one step and undo it. The cluster may still be recovering on return."""
         third = min(set(self._cluster.brokers) - {step.first, step.second})
         match step.beside:
             case "pair":
@@ -133,7 +134,7 @@ class Nemesis:
         self._history.counts[step.fault] += 1
 
     def heal(self) -> None:
-        """All brokers run and reach each other."""
+        """Restore all links and start all brokers."""
         self._links.heal()
         for broker in self._cluster.brokers.values():
             self._run(broker)
@@ -252,7 +253,7 @@ class Nemesis:
 
     def _pause_zookeeper(self, step: Step) -> None:
         self._cluster.zookeeper.pause()
-        # Longer than any session; operations that need no write to ZooKeeper continue.
+        # This lasts longer than any session; operations that need no write to ZooKeeper continue.
         time.sleep(1.5 * SESSION_MS / 1000)
         self.progress(step.records)
         self._cluster.zookeeper.resume()
@@ -260,7 +261,7 @@ class Nemesis:
     def _fill(self, step: Step) -> None:
         broker = self._cluster.brokers[step.first]
         self._look_at(broker)
-        # One that starts on a full disk ends, and may.
+        # A broker that starts on a full disk is allowed to end.
         if not broker.running or not answers_metadata(broker.port):
             return
         _limit_files(broker, FULL_BYTES)
@@ -270,7 +271,7 @@ class Nemesis:
             _limit_files(broker, None)
 
     def _refuse(self, step: Step) -> None:
-        """A firewall makes a live broker look dead."""
+        """Refuse connections in the broker's name: it looks dead to others, although it runs."""
         self._links.refuse(step.first)
         for other in self._others(step.first):
             self._links.hang_up(step.first, other)
@@ -286,7 +287,7 @@ class Nemesis:
         self._kill_these(step, step.second)
 
     def _ask_to_move(self, step: Step) -> None:
-        """Whether it begins is not looked at; that a move that has begun ends is."""
+        """Request a reassignment. The run does not check that it begins, but checks that a begun one ends."""
         third = min(set(self._cluster.brokers) - {step.first, step.second})
         wanted = [[step.first, step.second], [step.second, third] if step.records % 3 else None]
         partitions = [
@@ -300,10 +301,10 @@ class Nemesis:
         self._ask(step, m.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=ASK_MS), 2)
         self.progress(step.records)
 
-    # --- means --------------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------------
 
     def progress(self, records: int) -> bool:
-        """Waits until so many more were acknowledged; False if that took too long."""
+        """Wait until this many more records are acknowledged; return False if that takes too long."""
         counts = self._history.counts
         until, give_up = counts["acknowledged"] + records, time.monotonic() + PATIENCE_S
         while counts["acknowledged"] < until:
@@ -335,7 +336,7 @@ class Nemesis:
             broker.launch()
 
     def _look_at(self, broker: ClusterBroker) -> None:
-        """No broker stops on its own."""
+        """Record a problem if the broker has ended by itself."""
         code = broker.ended()
         if code is not None:
             self._history.problems.append(
@@ -346,7 +347,7 @@ class Nemesis:
         return [one for one in self._cluster.brokers if one != number]
 
     def _missed(self, number: int) -> None:
-        """Waits until a broker's session is over."""
+        """Wait until a broker's session has ended."""
         give_up = time.monotonic() + MISSED_S
         while time.monotonic() < give_up:
             try:
@@ -372,7 +373,7 @@ class Nemesis:
 
 
 def _limit_files(broker: ClusterBroker, size: int | None) -> None:
-    """No file may become larger: writes fail as those to a full disk do, until None ends it (Linux)."""
+    """Limit the size of files: larger writes fail as on a full disk. None removes the limit. Only on Linux."""
     if sys.platform == "linux":
         _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (hard if size is None else size, hard))

@@ -1,5 +1,5 @@
-"""A broker with one planted fault: `python -m tests.chaos.planted FAULT start …`. The product has no code for them;
-each changes its control plane, or the files that it finds at its start."""
+"""A broker with one planted fault: `python -m tests.chaos.planted FAULT start …`. The product has no code for the
+faults. Each fault changes the broker's control plane, or the files that the broker finds at its start."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PRODUCER_ID = 4_711
 
 
 def fault(plant: Callable[[], None]) -> Callable[[], None]:
-    """The argument that selects the fault is its name."""
+    """Register a fault. The argument that selects it is the function's name."""
     FAULTS[plant.__name__] = plant
     return plant
 
 
 def put(owner: Any, name: str, what: Any) -> None:
-    """Replaces the product's function."""
+    """Replace a function of the product."""
     assert name in vars(owner), f"{owner} has no {name} any more: the fault is to be planted elsewhere"
     setattr(owner, name, what)
 
@@ -58,7 +58,7 @@ def acknowledge_before_replication() -> None:
 
 @fault
 def shrink_without_the_controller() -> None:
-    """A leader that wants somebody out of its ISR does not ask."""
+    """A leader removes a follower from its ISR without asking the controller."""
     from pybroker.broker.replicas import isr_proposals
 
     ask = isr_proposals.IsrProposals.proposed
@@ -77,7 +77,7 @@ def shrink_without_the_controller() -> None:
 
 @fault
 def stop_replica_by_name() -> None:
-    """StopReplica for an id stops whatever has its name now."""
+    """StopReplica for a topic id stops the topic that has the id's name now."""
     from pybroker.broker.replicas.hosted_replicas import HostedReplicas
     from pybroker.broker.replicas.replica_manager import ReplicaManager
 
@@ -146,7 +146,8 @@ def full_before_the_controller_is_loaded() -> None:
 
 @fault
 def full_split_in_two() -> None:
-    """The FULL request for many topics goes out in two, to brokers that take the absence from one for proof enough."""
+    """The FULL request for many topics is sent in two parts, to brokers that treat a topic missing in one part as proof
+    that it is gone."""
     from pybroker.broker.metadata.broadcast import Broadcast
     from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
     from pybroker.broker.replicas.stray_evidence import TopicEvidence
@@ -212,7 +213,7 @@ def stale_life_taken_into_the_isr() -> None:
 
 @fault
 def truncation_left_out() -> None:
-    """A follower keeps the end of its log, although the leader has something else there (KIP-279)."""
+    """A follower keeps the end of its log, although the leader has other records there (KIP-279)."""
     from pybroker.broker.replicas import leader_following
     from tests.chaos.tampering import forget_epochs, tampered
 
@@ -233,7 +234,7 @@ def unknown_outcome_taken_for_undone() -> None:
 
 @fault
 def answers_before_it_is_durable() -> None:
-    """The controller shows a topic, and dies before it is in the store."""
+    """The controller shows a topic, and dies before the topic is in the store."""
     from pybroker.broker.controller.decision_writer import Writer
     from pybroker.broker.metadata import znodes
 
@@ -273,7 +274,7 @@ def flush_left_out_on_the_follower() -> None:
 
 @fault
 def unclean_election() -> None:
-    """Any replica that is alive may lead, by default."""
+    """Any live replica may become leader, by default."""
     from pybroker.broker.controller import broker_decisions
 
     elect = vars(broker_decisions)["elect"]
@@ -306,7 +307,7 @@ def delete_by_the_name_of_the_id() -> None:
 
 @fault
 def offsets_lost_at_the_takeover() -> None:
-    """A new coordinator does not read the records of the one before."""
+    """A new coordinator does not read the records of its predecessor."""
     from pybroker.broker.coordinators.shards import shards
 
     put(shards, "read_partition", lambda *_: None)

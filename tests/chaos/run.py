@@ -1,6 +1,6 @@
-"""A run: a cluster, clients, trouble from a seed until the time is over and enough has happened; then all is healed,
-the clients finish, the brokers are stopped, and their files are compared with what clients were told.
-"""
+"""One chaos run: a cluster, clients, and faults from a seed until the time is over and enough events have happened.
+Then all faults end, the clients finish, the brokers stop, and their files are compared with the responses to the
+clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SETTINGS: Mapping[str, str] = {
     "replica.lag.time.max.ms": "3000",
     "log.cleaner.backoff.ms": "1000",
     "zookeeper.session.timeout.ms": str(SESSION_MS),
-    # A broker may be started while it is cut off.
+    # A broker may be started while its links are cut.
     "zookeeper.connection.timeout.ms": "60000",
     "offsets.topic.num.partitions": "4",
     "controlled.shutdown.max.retries": "1",
@@ -44,11 +44,11 @@ PARTITIONS = {STEADY: 4, COMPACTED: 2, MOVED: 2}
 BY_KEY = frozenset({COMPACTED, "__consumer_offsets"})
 CONTENDERS = 3
 HEALED_S = 180.0
-"""Until all replicas are in sync again, the clients have finished, everything is decided: each for itself."""
+"""Time limit for each of these: all replicas are in sync again, the clients have finished, everything is decided."""
 HEALED_AGAIN_S = 10.0
-"""Until every topic takes a record, from when all replicas are in sync."""
+"""Time limit for every topic to accept a record, counted from the time when all replicas are in sync."""
 BEFORE, BEHIND = 5, 50
-"""Lines of a broker's log around a complaint that are shown."""
+"""Number of log lines before and after a complaint that are shown."""
 OVERTIME = 6.0
 """How many times its planned duration a run may last until it has enough events."""
 
@@ -171,7 +171,7 @@ def _cluster(folder: Path, store: Store, brokers: int) -> Iterator[tuple[BrokerC
 
 @contextmanager
 def _contenders(cluster: BrokerCluster, contended: Contended, seed: int) -> Iterator[list[Contender]]:
-    """Clients that want topics of the same names. They send no more requests after the block."""
+    """Run clients that compete for topics of the same names. They send no more requests after the block."""
     ports = {number: broker.port for number, broker in cluster.brokers.items()}
     contenders = [Contender(number, ports, contended, seed + number) for number in range(CONTENDERS)]
     for contender in contenders:
@@ -208,7 +208,7 @@ def _trouble(
 def _clients(
     cluster: BrokerCluster, state: ClusterState, history: History, seed: int
 ) -> Iterator[Callable[[], list[str]]]:
-    """Run clients; call the result to let them finish and to get their failures."""
+    """Run clients. The yielded function lets them finish and returns their failures."""
     _create(cluster)
     made = _partitions(state)
     history.topics |= {name: made[name, 0].topic_id for name in PARTITIONS}
@@ -268,7 +268,7 @@ def _end(threads: Sequence[Writer | Member | Churn | Contender]) -> list[str]:
 
 
 def _ends(history: History) -> dict[Place, int]:
-    """The offset after the last acknowledged record of each partition of the topic that the group reads."""
+    """Return the offset after the last acknowledged record of each partition of the group's topic."""
     places = [place for place in history.acknowledged if place.topic_id == history.topics[STEADY]]
     return {place: max(one.offset for one in history.acknowledged[place]) + 1 for place in places}
 
@@ -282,7 +282,7 @@ def _heal(cluster: BrokerCluster, state: ClusterState) -> list[str]:
 
 
 def _take_a_record(cluster: BrokerCluster, history: History) -> list[str]:
-    """In every existing topic."""
+    """Write a record to every existing topic."""
     ports = {number: broker.port for number, broker in cluster.brokers.items()}
     numbers = itertools.count()
 
@@ -290,7 +290,7 @@ def _take_a_record(cluster: BrokerCluster, history: History) -> list[str]:
         return f"{topic_id.hex}/healed/{next(numbers)}"
 
     def taken(record: TakenRecord) -> None:
-        # A deletion of a contended topic may still come from a broker that was paused.
+        # A broker that was paused may still execute a deletion of a contended topic.
         if not record.topic.startswith(PREFIX):
             place = Place(record.topic_id.hex, record.partition)
             history.acknowledge(place, record.offset, record.value, record.sent_at)
@@ -318,7 +318,7 @@ def _out_of_sync(state: ClusterState) -> list[str]:
 
 
 def _partitions(state: ClusterState) -> dict[tuple[str, int], PartitionState]:
-    """All brokers, once ZooKeeper responds: it may have been down."""
+    """Return the partitions on all brokers. Wait until ZooKeeper responds, because it may have been down."""
     give_up = time.monotonic() + HEALED_S
     while True:
         try:
@@ -330,7 +330,7 @@ def _partitions(state: ClusterState) -> dict[tuple[str, int], PartitionState]:
 
 
 def _topics(state: ClusterState) -> set[str]:
-    """The ids of all that there are."""
+    """Return the ids of all existing topics."""
     try:
         return {one.topic_id for one in state.partitions().values()}
     except StateUnknownError:
@@ -354,13 +354,13 @@ def _until(condition: Callable[[], bool], patience_s: float) -> bool:
 
 
 def _complaints(cluster: BrokerCluster) -> list[str]:
-    """Lines of brokers' logs that only a fault of the product writes."""
+    """Return the lines of brokers' logs that only a fault of the product causes."""
     found = []
     for number, broker in cluster.brokers.items():
         lines = broker.console.read_text(errors="replace").splitlines()
         for at, line in enumerate(lines):
             if "Traceback" in line or "panicked" in line or "bug in pybroker" in line:
-                # The outcome; nothing else of a long run is kept.
+                # Keep only the outcome of a long run.
                 about = lines[max(0, at - BEFORE) : at + BEHIND]
                 found.append("\n  ".join([f"broker {number} wrote:", *about]))
     return found

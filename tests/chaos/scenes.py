@@ -1,6 +1,5 @@
-"""Directed trouble: one topic of one partition, replicas 1 (which leads), 2 and 3, and one sequence of events after
-which a certain fault shows, and a product without it does not.
-"""
+"""Directed faults: one topic with one partition, whose replicas are 1 (the leader), 2 and 3, and one sequence of events
+that reveals a certain fault of the product, and nothing in a product without the fault."""
 
 from __future__ import annotations
 
@@ -28,12 +27,12 @@ from tests.topic_ids.lives import Lives
 
 TOPIC = "t"
 ANSWER_S = 10.0
-"""Answers of brokers in trouble are not waited for longer."""
+"""Time limit for the responses of brokers during faults."""
 SETTINGS = {"replica.lag.time.max.ms": "1500", "offsets.topic.num.partitions": "1"}
 
 
 class SceneSettings(NamedTuple):
-    """Directory and planted fault of a scene. `later`: closed after the brokers have ended."""
+    """Directory and planted fault of a scene. `later`: resources to close after the brokers have ended."""
 
     folder: Path
     fault: str | None
@@ -56,7 +55,7 @@ class Scene:
     # --- clients ------------------------------------------------------------------------------------------------------
 
     def create(self, at: int = 1, insync: int = 2, *, whole: bool = True) -> Uuid:
-        """Create the topic at that broker; `whole`: return once all replicas are in sync."""
+        """Create the topic through a broker; `whole`: return once all replicas are in sync."""
         topic = m.CreateTopicsRequest_CreatableTopic(
             name=TOPIC,
             num_partitions=-1,
@@ -78,14 +77,14 @@ class Scene:
         return topic_id
 
     def delete(self, at: int, topic_id: Uuid) -> int:
-        """Send it to that broker; return the error code."""
+        """Delete the topic through a broker; return the error code."""
         code: int = self.lives[at].delete(topic_id).error_code
         if code == 0:
             self.history.deleted.add(topic_id.hex)
         return code
 
     def write(self, at: int, count: int, topic_id: Uuid) -> int:
-        """Send records to that broker, one a request; return the number of acknowledged ones."""
+        """Send records to a broker, one per request; return the number of acknowledged records."""
         done = 0
         for _ in range(count):
             value = f"{topic_id.hex}/{self._numbers}"
@@ -107,11 +106,11 @@ class Scene:
         return 1 + self.write(at, count - 1, topic_id)
 
     def values(self, topic_id: Uuid) -> list[tuple[int, str]]:
-        """The acknowledged records: offsets and values."""
+        """Return offsets and values of the acknowledged records."""
         return [(one.offset, one.value) for one in self.history.acknowledged[Place(topic_id.hex, 0)]]
 
     def coordinator(self, group: str) -> int:
-        """The broker that coordinates a group, once it does."""
+        """Return the broker that coordinates a group; wait until there is one."""
         found: list[int] = []
 
         def serves() -> bool:
@@ -130,33 +129,33 @@ class Scene:
     # --- the cluster --------------------------------------------------------------------------------------------------
 
     def partition(self) -> PartitionState:
-        """Return the partition's state, as the controller wrote it last."""
+        """Return the partition's state, as the controller last wrote it."""
         return self.state.partitions()[TOPIC, 0]
 
     def controller(self) -> int:
-        """Return its id, once there is one."""
+        """Return the controller's id; wait until there is one."""
         until(self.state.controller)
         return self.state.controller() or 0
 
     def controller_is_not(self, number: int) -> None:
-        """Has another broker be it."""
+        """Make another broker the controller."""
         if self.controller() == number:
             self.kill(number)
             until(lambda: self.state.controller() not in (None, number))
             self.run(number)
 
     def leader_is_not(self, number: int) -> None:
-        """Waits until another broker leads."""
+        """Wait until another broker leads."""
         until(lambda: self.partition().leader not in (number, -1))
 
     def kill(self, *numbers: int) -> None:
-        """All at once."""
+        """Kill these brokers at the same time."""
         for number in numbers:
             self.cluster.brokers[number].kill()
             self.links.refuse(number)
 
     def run(self, *numbers: int) -> None:
-        """Starts them and waits until they serve."""
+        """Start brokers and wait until they serve clients."""
         for number in numbers:
             self.links.accept(number)
             self.cluster.brokers[number].launch()
@@ -193,11 +192,11 @@ class Scene:
         return cut
 
     def isolate(self, number: int) -> None:
-        """From brokers and ZooKeeper; clients reach it."""
+        """Cut the broker off from brokers and ZooKeeper; clients can still reach it."""
         self.links.cut_off(number, ZOOKEEPER, *(one for one in self.cluster.brokers if one != number))
 
     def finish(self, patience_s: float) -> list[str]:
-        """Heal everything, stop the brokers, and return the faults."""
+        """End all faults, stop the brokers, and return the faults of the product that were found."""
         self.links.heal()
         for number, broker in self.cluster.brokers.items():
             code = broker.ended()
@@ -242,7 +241,7 @@ class Scene:
 
 @contextmanager
 def scene(folder: Path, fault: str | None, settings: Mapping[str, str]) -> Iterator[Scene]:
-    """A cluster that is up, with a fault in every broker."""
+    """Yield a running cluster whose brokers have the planted fault."""
     module = ("pybroker",) if fault is None else ("tests.chaos.planted", fault)
     links = Links()
     chosen = {**SETTINGS, **settings}

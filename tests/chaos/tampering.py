@@ -19,7 +19,8 @@ LAST_FETCHED_EPOCH_AT = 16
 
 
 def tampered(change: Change) -> Callable[[int], int]:
-    """From a port of 127.0.0.1 to one by which the same is reached, with every request changed."""
+    """Return a function from a loopback port to the port of a proxy, which passes every request on after changing
+    it."""
 
     @cache
     def instead(port: int) -> int:
@@ -32,7 +33,8 @@ def tampered(change: Change) -> Callable[[int], int]:
 
 
 def forget_epochs(request: bytearray) -> None:
-    """Fetches do not contain the leader epoch at the end of the log, so no leader can detect that the logs diverge."""
+    """Overwrite the leader epoch at the end of the log in Fetch requests, so that no leader can detect that the logs
+    diverge."""
     key, version = struct.unpack_from(">hh", request)
     if key != FETCH:
         return
@@ -79,7 +81,7 @@ def _answers(far: socket.socket, near: socket.socket) -> None:
 
 def _close(*ends: socket.socket) -> None:
     for end in ends:
-        with contextlib.suppress(OSError):  # the other thread has been here
+        with contextlib.suppress(OSError):  # the other thread has already closed the socket
             end.shutdown(socket.SHUT_RDWR)
 
 

@@ -1,6 +1,5 @@
-"""Trouble from a seed, under producers, a group and topics that come and go: whatever was acknowledged stays, once, in
-order, on every replica, in the incarnation that it was written to.
-"""
+"""Faults from a seed, during which producers, a group and churning topics run. Every acknowledged record stays, once
+and in order, on every replica, in the incarnation to which it was written."""
 
 from __future__ import annotations
 

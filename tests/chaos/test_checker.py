@@ -1,4 +1,4 @@
-"""The checker finds each fault in the files of a good run with one change."""
+"""The checker finds each fault: in each test, one change damages the files of a good run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def log(topic: str, topic_id: str, *batches: Batch) -> ReplicaLog:
 
 
 class Run:
-    """Files and history that fit each other."""
+    """Files and a history that match each other."""
 
     def __init__(self) -> None:
         self.history = History(topics={"steady": STEADY, "keyed": KEYED}, lives={LIFE: "churned"})
@@ -60,7 +60,7 @@ class Run:
         self.disks = {
             broker: [
                 log("steady", STEADY, *self.steady),
-                # One broker has compacted it, the others have not yet.
+                # One broker has compacted the topic, the others have not yet.
                 log("keyed", KEYED, *([batch(3, "w/4", "k")] if broker > 1 else []), batch(4, "w/5", "k")),
                 log("churned", LIFE, batch(0, f"{LIFE}/0")),
             ]
@@ -71,7 +71,7 @@ class Run:
         return check(self.history, self.disks, self.assigned, frozenset({"keyed"}))
 
     def replace(self, old: str, *batches: Batch, brokers: tuple[int, ...] = BROKERS) -> None:
-        """Other batches in a topic's log."""
+        """Replace the batches in a topic's log."""
         for broker in brokers:
             self.disks[broker] = [
                 log(one.topic, one.topic_id, *batches) if one.topic == old else one

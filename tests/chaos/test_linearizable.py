@@ -121,7 +121,7 @@ def test_answers_of_no_sequence_are_found(lines: list[Line]) -> None:
 
 
 def test_what_one_controller_answers_is_explained() -> None:
-    """Random requests whose times overlap, answered one after another; every sixth response is lost."""
+    """Random overlapping requests are answered one after another; every sixth response is lost."""
     for seed in range(40):
         assert left(*_answered(random.Random(seed), 60)) == [], seed
 
@@ -134,7 +134,7 @@ def test_one_wrong_answer_is_found() -> None:
         begun, ended, kind, _, _ = lines[wrong]
         lines[wrong] = (begun, ended, kind, "wrong", 0)
         found += bool(left(*lines))
-    # Where the topic was deleted and created at the same time, the wrong answer may be a right one.
+    # If the topic was deleted and created at the same time, the changed response may be correct.
     assert found > 30
 
 

@@ -1,4 +1,4 @@
-"""Faults that brokers had, or nearly had: planted, each is caught; the same trouble without the fault does no harm."""
+"""Faults that brokers had, or nearly had. A run with the planted fault fails, and the same run without it succeeds."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ CAUGHT_S = 12.0
 
 
 def followers_cut_off(scene: Scene) -> None:
-    """The leader is killed while it cannot reach its followers, before anybody has noticed."""
-    # As controller it would put them out of the ISR itself.
+    """Kill the leader while it cannot reach its followers, before another broker has noticed that."""
+    # As the controller, the leader would remove the followers from the ISR itself.
     scene.controller_is_not(1)
     topic = scene.create()
     scene.write_some(1, 1, topic)
@@ -42,7 +42,7 @@ def followers_cut_off(scene: Scene) -> None:
 
 
 def leader_without_anybody(scene: Scene) -> None:
-    """A leader that only clients reach, while others elect another one."""
+    """Leave a leader that only clients can reach, while the others elect another one."""
     topic = scene.create(insync=1)
     scene.isolate(1)
     give_up = time.monotonic() + 2 * CAUGHT_S
@@ -53,7 +53,7 @@ def leader_without_anybody(scene: Scene) -> None:
 
 
 def created_again_before_it_was_stopped(scene: Scene) -> None:
-    """A follower gets the deletion of a topic after the creation of the next one with that name."""
+    """Let a follower get the deletion of a topic after the creation of the next topic with the same name."""
     first = scene.create()
     scene.write(1, 5, first)
     controller = scene.controller()
@@ -65,7 +65,7 @@ def created_again_before_it_was_stopped(scene: Scene) -> None:
     until(lambda: late not in scene.state.brokers())
     scene.write(1, 5, second)
     scene.links.heal()
-    # No message confirms that the order about the first one has arrived: the controller repeats it until it was
+    # No message confirms that the order about the first topic has arrived: the controller repeats it until it is
     # executed.
     until(lambda: scene.lives[1].deletions(first)[0].state == "staged" or late not in scene.state.brokers())
 
@@ -80,7 +80,7 @@ def the_controller_is_killed(scene: Scene) -> None:
 
 
 def said_to_a_life_before(scene: Scene) -> None:
-    """An order of the present controller to an earlier life of a broker."""
+    """Send an order of the current controller to an earlier broker epoch."""
     topic = scene.create()
     scene.write(1, 5, topic)
     before = scene.state.life(2)
@@ -105,7 +105,7 @@ def said_to_a_life_before(scene: Scene) -> None:
 
 
 def in_sync_in_a_life_before(scene: Scene) -> None:
-    """A proposal of the leader for a follower's earlier broker epoch arrives in a later one, which lacks records."""
+    """Let a leader's proposal for a follower's earlier broker epoch arrive in a later one, which lacks records."""
     scene.controller_is_not(1)
     topic = scene.create()
     scene.write(1, 5, topic)
@@ -136,8 +136,8 @@ def in_sync_in_a_life_before(scene: Scene) -> None:
 
 
 def written_by_a_leader_that_was_replaced(scene: Scene) -> None:
-    """It has records in its log that no other replica has, where the next leader has different ones."""
-    # A cut-off broker must not be able to make others leave the ISR.
+    """Give a replaced leader records that no other replica has, at offsets where the next leader has different ones."""
+    # A broker whose links are cut must not be able to remove others from the ISR.
     scene.controller_is_not(1)
     topic = scene.create()
     scene.write(1, 5, topic)
@@ -153,7 +153,7 @@ def written_by_a_leader_that_was_replaced(scene: Scene) -> None:
 
 
 def the_store_is_restored_from_a_backup(scene: Scene) -> None:
-    """Brokers that refuse it get the newest state back."""
+    """Restore the store from a backup. Brokers refuse it, and the test restores the newest state."""
     server, brokers = scene.cluster.zookeeper, scene.cluster.brokers.values()
     data, backup, newest = (server.directory / name for name in ("data", "backup", "newest"))
     server.stop()
@@ -201,7 +201,7 @@ def an_answer_of_the_store_is_lost(scene: Scene) -> None:
 
 
 def killed_after_an_answer(scene: Scene) -> None:
-    """The controller is killed when it has answered, and records have been written."""
+    """Kill the controller after its response; records have been written by then."""
     topic = scene.create(whole=False)
     assert scene.write_some(1, 5, topic)
     controller = scene.controller()
@@ -211,7 +211,7 @@ def killed_after_an_answer(scene: Scene) -> None:
 
 
 def a_follower_is_killed(scene: Scene) -> None:
-    """It is back when something is to be copied: a replica that does not copy is missed then."""
+    """Kill a follower, and start it when it has records to copy: a replica that does not copy is then noticed."""
     topic = scene.create()
     scene.coordinator(GROUP)
     scene.write(1, 5, topic)
@@ -246,7 +246,7 @@ def only_one_that_was_out_of_sync_is_left(scene: Scene) -> None:
     left = next(number for number in (3, 2) if number != controller)
     others = [number for number in (1, 2, 3) if number != left]
     scene.links.cut_off(left, *others)
-    # A complete replica stays in sync, however long it is silent: there must be a record that it lacks.
+    # A complete replica stays in sync however long it is silent, so it must lack a record.
     assert scene.write_some(1, 20, topic)
     until(lambda: scene.partition().isr == set(others))
     scene.kill(*others)
@@ -254,7 +254,7 @@ def only_one_that_was_out_of_sync_is_left(scene: Scene) -> None:
 
 
 def deleted_twice(scene: Scene) -> None:
-    """The second time, the topic of that name is another one."""
+    """Delete the same name twice; the second time it belongs to another topic."""
     first = scene.create()
     scene.write(1, 5, first)
     assert scene.delete(1, first) == 0
@@ -295,7 +295,7 @@ def two_producers(scene: Scene) -> None:
 
 
 class Case(NamedTuple):
-    """A fault, the events that reveal it, and the words of its verdict."""
+    """A fault, the events that reveal it, and the words in the verdict of its run."""
 
     fault: str
     trouble: Callable[[Scene], None]
@@ -309,7 +309,7 @@ CASES = [
         "shrink_without_the_controller",
         leader_without_anybody,
         ("is lost",),
-        # It treats its followers as too slow before it learns that it was replaced.
+        # The leader removes its followers as too slow before it learns that it was replaced.
         {"zookeeper.session.timeout.ms": "6000"},
     ),
     Case("stop_replica_by_name", created_again_before_it_was_stopped, ("not come back in sync", "has no replica")),
@@ -345,7 +345,7 @@ QUICK = ("acknowledge_before_replication", "truncation_to_the_high_watermark")
 
 
 def cases() -> list[object]:
-    """A few run always, the others with the slow tests."""
+    """Return the cases: a few run always, the others with the slow tests."""
     return [
         pytest.param(case, id=case.fault, marks=() if case.fault in QUICK else pytest.mark.slow) for case in CASES
     ]

@@ -11,14 +11,15 @@ from pybroker.client import blocking
 from tests.chaos.history import History, Place
 
 PATIENCE_MS = 600_000
-"""No run lasts so long with a partition that cannot be written to: a record that fails is a fault."""
+"""Delivery timeout. No run lasts this long with a partition that accepts no records: a record that fails is a fault."""
 UNDER_WAY_MAX = 24
 PAUSE_S = 0.004
 KEYS = 12
 
 
 class Writer(threading.Thread):
-    """Write until `enough` is set, then wait until all is acknowledged. `where` returns each record's partition."""
+    """Write until `enough` is set, then wait until all records are acknowledged. `where` returns each record's
+    partition."""
 
     def __init__(self, name: str, servers: str, topic: str, partitions: int, history: History) -> None:
         super().__init__(daemon=True, name=name)
@@ -28,7 +29,7 @@ class Writer(threading.Thread):
         self._history = history
         self.enough = threading.Event()
         self.begun = threading.Event()
-        """Set when something was acknowledged."""
+        """Set when a record was acknowledged."""
 
     def run(self) -> None:
         try:
@@ -37,11 +38,11 @@ class Writer(threading.Thread):
             self.complain(f"ended: {problem!r}")
 
     def write(self) -> None:
-        """Until it is enough."""
+        """Write until the run has enough."""
         raise NotImplementedError
 
     def complain(self, what: str) -> None:
-        """Report a fault. A writer without a deadline must have none."""
+        """Report a failed write as a fault: a writer must never give up."""
         self._history.problems.append(f"writer {self.name}: {what}")
 
     def place(self, partition: int) -> Place:
@@ -50,7 +51,8 @@ class Writer(threading.Thread):
 
 
 class LibrdkafkaWriter(Writer):
-    """With confluent-kafka and several requests in flight. `keyed`: for a compacted topic, with repeated keys."""
+    """Writes with confluent-kafka and several requests in flight. `keyed`: for a compacted topic, with repeated
+    keys."""
 
     def __init__(
         self, name: str, servers: str, topic: str, partitions: int, history: History, *, keyed: bool = False
@@ -98,7 +100,7 @@ class LibrdkafkaWriter(Writer):
                 return
             self.begun.set()
             if key is None:
-                # Without an offset: the broker had it already, and does not know any more where.
+                # The acknowledgement has no offset: the broker already had the record, and no longer knows its offset.
                 offset = message.offset()
                 self._history.acknowledge(
                     self.place(partition), -1 if offset is None else offset, f"{self.name}/{number}", sent_at
@@ -115,7 +117,7 @@ class LibrdkafkaWriter(Writer):
 
 
 class OwnWriter(Writer):
-    """With the product's own client; a record is sent when the one before is acknowledged."""
+    """Writes with pybroker's own client. A record is sent when the previous one is acknowledged."""
 
     def write(self) -> None:
         settings = {"bootstrap.servers": self._servers, "acks": "all", "delivery.timeout.ms": PATIENCE_MS}

@@ -18,11 +18,12 @@ LATER = {
     "test_roundtrip": "Spark takes 100 s",
     "test_suspect_replicas": "a broker that is alone after a power cut must decide",
 }
-"""File → why it runs with a quorum only in `make test-slow`, and on ZooKeeper in `make test`."""
+"""File → why its tests run with a quorum only in `make test-slow`, and on ZooKeeper in `make test`."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each test runs with a metadata quorum, and slowly also on ZooKeeper; with `only_on_zookeeper` on ZooKeeper."""
+    """Run each test with a metadata quorum, and in slow runs also on ZooKeeper. A test with `only_on_zookeeper` runs
+    only on ZooKeeper."""
     only = metafunc.definition.get_closest_marker("only_on_zookeeper")
     assert only is None or (only.args and isinstance(only.args[0], str)), "only_on_zookeeper has no reason"
     stores: list[Store] = ["quorum", "zookeeper"]
@@ -35,19 +36,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """Where clusters keep their metadata."""
+    """Return the metadata store of the test's clusters."""
     chosen: Store = request.param
     with clusters_on(chosen):
         yield chosen
 
 
 def survives_two_losses(store: Store) -> int:
-    """The size of a cluster that still decides when two brokers are gone: a quorum needs a majority."""
+    """Return the size of a cluster that still decides when two brokers are down: a quorum needs a majority."""
     return 5 if store == "quorum" else 3
 
 
 @pytest.fixture
 def cluster(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
-    """Three brokers that are up."""
+    """Three running brokers."""
     with running_cluster(tmp_path_factory.mktemp("cluster"), store=store) as running:
         yield running

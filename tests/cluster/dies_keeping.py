@@ -1,5 +1,5 @@
 """A broker that dies before the controller has the offsets that it sends late: `python -m tests.cluster.dies_keeping
-FOLDER start …`. It does so if `FOLDER/die-N` exists for broker N."""
+FOLDER start …`. Broker N dies if `FOLDER/die-N` exists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybroker.__main__ import main
 from pybroker.broker.admin.restored_offsets import LateOffsets
 
 WRITTEN_S = 1.0
-"""Long enough for all that the coordinator writes without waiting for the controller."""
+"""Delay that is long enough for everything that the coordinator writes without waiting for the controller."""
 
 
 def _die(flag: Path) -> None:

@@ -13,7 +13,7 @@ from pybroker.broker.api.controller_messages import ControlReceiver
 from pybroker.broker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest
 
 DIED = 9
-"""The exit code."""
+"""The broker's exit code when it dies."""
 
 
 def _die_told(file: Path) -> None:

@@ -1,7 +1,7 @@
-"""A broker that writes down what controllers say to it: `python -m tests.cluster.hears FOLDER start …`, a line of JSON
-for each message in `FOLDER/heard-<node.id>`.
+"""A broker that records the controllers' messages: `python -m tests.cluster.hears FOLDER start …`. Each message is a
+line of JSON in `FOLDER/heard-<node.id>`.
 
-While `FOLDER/loses-<node.id>` exists, the broker carries out no StopReplica and answers that its disk failed. As
+While `FOLDER/loses-<node.id>` exists, the broker executes no StopReplica and answers that its disk failed. As
 controller it repeats StopReplica after `RETRY_S`, `RETRIES_MAX` times.
 """
 

@@ -1,5 +1,5 @@
-"""A broker that, as a later controller, begins to load only on demand: `python -m tests.cluster.loads_late FOLDER start
-…`. It creates `FOLDER/loading` and waits for `FOLDER/go`."""
+"""A broker that, as a later controller, waits for the test before it loads: `python -m tests.cluster.loads_late FOLDER
+start …`. It creates `FOLDER/loading` and waits for `FOLDER/go`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A broker that loses orders of the controller: `python -m tests.cluster.loses_orders FOLDER start …`.
 
-Files in FOLDER, as long as they exist, say what broker N does: with `lose-leaders-N` it loses every LeaderAndIsr but a
-FULL one; with `mend-nothing-N` it does not mend what it finds; with `die-when-closed-N` it kills itself, as the
-controller, between the closing of topics and the decision.
+As long as these files exist in FOLDER, broker N has the fault. `lose-leaders-N`: it loses every LeaderAndIsr that is
+not FULL. `mend-nothing-N`: it does not correct the differences that it finds. `die-when-closed-N`: as the controller,
+it kills itself between the fencing of topics and the decision.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEADERS, MENDING, CLOSED = "lose-leaders", "mend-nothing", "die-when-closed"
 
 
 def flag(folder: Path, what: str, broker: int) -> Path:
-    """The file that switches this fault on."""
+    """Return the path of the file that switches this fault on."""
     return folder / f"{what}-{broker}"
 
 

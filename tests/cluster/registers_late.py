@@ -1,5 +1,5 @@
-"""A broker that registers only on demand: `python -m tests.cluster.registers_late FOLDER start …`. It creates
-`FOLDER/registering` and waits for `FOLDER/go`."""
+"""A broker that waits for the test before it registers: `python -m tests.cluster.registers_late FOLDER start …`. It
+creates `FOLDER/registering` and waits for `FOLDER/go`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pybroker cluster adopt-id` with the metadata in ZooKeeper: a broker's directories take the cluster's id over."""
+"""`pybroker cluster adopt-id` with the metadata in ZooKeeper: a broker's directories get the cluster's id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def adopt(broker: ClusterBroker, cluster_id: str) -> subprocess.CompletedProcess
 
 
 def test_directories_take_the_id_of_the_cluster_over(tmp_path: Path) -> None:
-    """As the error of the start recommends; no other id than the one that the brokers share."""
+    """The error of a refused start recommends this command. The command accepts only the id that the brokers share."""
     with running_cluster(tmp_path, size=1) as cluster:
         (broker,) = cluster.brokers.values()
         own = (read_properties_of(broker.data_dir) or {})["cluster.id"]

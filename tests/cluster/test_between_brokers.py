@@ -40,8 +40,8 @@ def heard(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[He
 
 @pytest.mark.checklist(50, 52, 58, *range(60, 66), 83, 84, *range(102, 106), 119, 209, "D4", "X12", "X13", "X14")
 def test_what_the_controller_says(heard: Heard) -> None:
-    """Ids with their names where something is made known, ids alone where it is ended; all that a broker has only when
-    it is FULL."""
+    """Messages that announce a topic have its id and name; messages that end it have only the id. Only a FULL message
+    lists all replicas of a broker."""
     brokers = heard.brokers
     earlier = brokers.at(1).create_on("earlier", [2, 1])
     topic_id = brokers.at(1).create_on("told", [2, 1], [1, 2], [1, 3])
@@ -51,7 +51,7 @@ def test_what_the_controller_says(heard: Heard) -> None:
     assert not states(ordered, earlier)
     (topic,) = ordered["topic_states"]
     assert (topic["topic_name"], topic["topic_id"]) == ("told", str(topic_id))
-    # Its own replicas, and no others.
+    # The message names the receiver's own replicas, and no others.
     rows = {one["partition_index"]: (one["leader"], one["isr"], one["replicas"]) for one in topic["partition_states"]}
     assert rows == {0: (2, [2, 1], [2, 1]), 1: (1, [1, 2], [1, 2])}
     assert all(one["is_new"] and one["controller_epoch"] >= 1 for one in topic["partition_states"])
@@ -74,7 +74,7 @@ def test_what_the_controller_says(heard: Heard) -> None:
     before = len(heard.said("LeaderAndIsrRequest"))
     brokers.cluster.brokers[2].restart()
     until(lambda: brokers.isr("earlier", 1) == {1, 2})
-    # The stop has moved its leaders to other brokers.
+    # The stop has moved the broker's leaderships to other brokers.
     (full,) = (one for one in heard.said("LeaderAndIsrRequest")[before:] if one["type"] == FULL)
     assert {one["topic_id"] for one in full["topic_states"]} == {str(earlier)}
     everything = heard.said("LeaderAndIsrRequest") + heard.said("UpdateMetadataRequest")
@@ -83,7 +83,7 @@ def test_what_the_controller_says(heard: Heard) -> None:
 
 @pytest.mark.checklist(58, 105, 331, "R31")
 def test_every_broker_answers_by_id_what_the_others_do(heard: Heard) -> None:
-    """Whichever broker gets the request."""
+    """Each request gets the same response from every broker."""
     brokers = heard.brokers
     for number in brokers.cluster.brokers:
         topic_id = brokers.at(number).create(f"of-{number}", replicas=1)
@@ -108,8 +108,8 @@ def test_every_broker_answers_by_id_what_the_others_do(heard: Heard) -> None:
 
 @pytest.mark.checklist(53, 54, 55, 56, *range(87, 92), *range(94, 101), 106, 107, "R9", "X4")
 def test_what_a_follower_asks(heard: Heard) -> None:
-    """Neither request nor response has a name; a request by the id of a dead topic is refused, although a topic of that
-    name exists."""
+    """Neither request nor response has a name. A request by the id of a dead topic is refused, although a topic with
+    that name exists."""
     brokers = heard.brokers
     dead = brokers.at(1).create_on("asked", [LEADER, 1])
     assert brokers.at(1).delete(dead).error_code == 0
@@ -138,7 +138,8 @@ def test_what_a_follower_asks(heard: Heard) -> None:
 
 @pytest.mark.checklist(159, 160, 263, 264, 325)
 def test_metadata_shows_the_brokers_and_partitions_that_there_are(heard: Heard) -> None:
-    """Every field of version 2, by value, and what version 10 adds; each broker answers the same."""
+    """The test compares the value of every field of version 2, and of the fields that version 10 adds. All brokers
+    respond alike."""
     brokers = heard.brokers
     # The leader epochs of the second topic continue, so they are not 0.
     brokers.at(1).delete(brokers.at(1).create_on("shown", [2, 1], [3, 1]))
@@ -157,7 +158,7 @@ def test_metadata_shows_the_brokers_and_partitions_that_there_are(heard: Heard) 
             yield brokers.at(number).call(m.MetadataRequest(topics=names, allow_auto_topic_creation=False), version)
 
     def topics(answer: Any) -> list[Any]:
-        """In the order of the question."""
+        """Return the topics in the order of the request."""
         by_name = {topic.name: topic for topic in answer.topics}
         return [by_name[name] for name in ("shown", "__consumer_offsets", "absent")]
 
@@ -185,7 +186,7 @@ def test_metadata_shows_the_brokers_and_partitions_that_there_are(heard: Heard) 
 
 
 def _fetches(follower: WireClient, topic_id: Uuid, dead: Uuid, epoch: int) -> None:
-    """A fetch session that adds both topics, continues, and forgets them."""
+    """Open a fetch session with both topics, continue it, and remove them from it."""
     wanted = [_fetched(topic_id, epoch), _fetched(dead, epoch)]
     first = follower.call(wire.FetchRequest(session_epoch=0, topics=wanted), 13)
     rows = {row.topic_id: row.partitions[0] for row in first.responses}
@@ -202,7 +203,7 @@ def _fetches(follower: WireClient, topic_id: Uuid, dead: Uuid, epoch: int) -> No
         wire.FetchRequest(session_id=session, session_epoch=2, forgotten_topics_data=[forgotten]), 13
     )
     assert dead not in {row.topic_id for row in last.responses}
-    # A follower, too: it had a replica of the dead topic, and has one of the next.
+    # This includes a follower: it had a replica of the dead topic, and has one of the next topic.
     as_follower = wire.FetchRequest(replica_id=1, session_epoch=-1, topics=[_fetched(dead, epoch)])
     (row,) = follower.call(as_follower, 13).responses
     assert (row.topic_id, row.partitions[0].error_code, row.partitions[0].records or b"") == (dead, DEAD, b"")

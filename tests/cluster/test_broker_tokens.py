@@ -1,4 +1,4 @@
-"""Brokers that log in to each other by tokens of an identity provider (OAUTHBEARER), which they ask by https."""
+"""Brokers that log in to each other with tokens of an identity provider (OAUTHBEARER), which they get over https."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def provider(authority: Authority) -> Iterator[IdentityProvider]:
 
 
 def settings(provider: IdentityProvider, authority: Authority, secret: str = SECRET) -> dict[str, str]:
-    """Settings with the names in Kafka's documentation."""
+    """Return the settings, with the names in Kafka's documentation."""
     line = (
         f'{MODULE} required clientId="{CLIENT}" clientSecret="{secret}" scope="brokers" ssl.truststore.type=PEM '
         f'ssl.truststore.location="{authority.certificate}";'
@@ -100,7 +100,7 @@ def test_what_a_broker_cannot_log_in_with_stops_its_start(
 
 
 def refusal(broker: BrokerProcess) -> str:
-    """The broker's last line when it ends instead of starting."""
+    """Return the last line of a broker that does not start."""
     broker.launch()
     until(broker.ended)
     return broker.console.read_text()

@@ -36,7 +36,7 @@ IDEMPOTENT = ALL_ACKS[3]
 
 @dataclass
 class AtWork:
-    """A client in the middle of its work."""
+    """A client that is running while the test kills a broker."""
 
     client: Client
     topic: str
@@ -53,7 +53,7 @@ class AtWork:
 
 @dataclass
 class Copying:
-    """Spark's own connector in the middle of its work: a stream copies all of one topic to another."""
+    """Spark's own connector while it runs: a stream copies all records of one topic to another."""
 
     client: Confluent
     source: str
@@ -73,7 +73,7 @@ class Begun(NamedTuple):
 
 
 def begin(kind: str, cluster: BrokerCluster) -> AtWork:
-    """Creates, produces, consumes in a group, commits."""
+    """Start a client: it creates a topic, produces, consumes in a group, and commits."""
     client = CLIENTS[kind](cluster.bootstrap)
     topic = f"work-of-{kind}"
     client.create_topic(topic, PARTITIONS)
@@ -87,7 +87,7 @@ def begin(kind: str, cluster: BrokerCluster) -> AtWork:
 
 
 def begin_to_copy(cluster: BrokerCluster, folder: Path) -> Copying:
-    """Returns when the stream has copied something."""
+    """Start the stream; return when it has copied some records."""
     client, source, target = Confluent(cluster.bootstrap), "source-of-spark", "target-of-spark"
     for topic in (source, target):
         client.create_topic(topic, PARTITIONS)
@@ -112,8 +112,8 @@ def begin_to_copy(cluster: BrokerCluster, folder: Path) -> Copying:
 
 
 def a_leader(cluster: BrokerCluster, topic: str) -> int:
-    """The leader of a partition that is not the controller: kafka-python's admin client does not look for another
-    controller when connections to the known one are refused."""
+    """Return the leader of a partition that is not the controller: kafka-python's admin client does not look for
+    another controller when connections to the known one are refused."""
     with (
         blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin,
         state_of(cluster) as state,
@@ -131,7 +131,7 @@ def a_leader(cluster: BrokerCluster, topic: str) -> int:
 
 @pytest.fixture(scope="module")
 def at_work(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Begun]:
-    """All clients, each a future: at work when one of four brokers was killed, which led a partition."""
+    """All clients, each as a future. They were running when one of four brokers, which led a partition, was killed."""
     settings = {"default.replication.factor": "3", "min.insync.replicas": "2"}
     with running_cluster(tmp_path_factory.mktemp("clients"), 4, settings, store=store) as cluster:
         with ThreadPoolExecutor(len(CLIENTS) + 1) as threads:
@@ -176,7 +176,7 @@ def test_work_goes_on_when_a_broker_is_killed(at_work: Begun, kind: str) -> None
 
 
 def test_a_stream_of_spark_goes_on_when_a_broker_is_killed(at_work: Begun) -> None:
-    """It finds the new leaders to read from and to write to; nothing is lost, twice, or in another order."""
+    """The stream finds the new leaders for reading and writing. No record is lost, duplicated or out of order."""
     work = at_work.spark.result()
     after = records(BEFORE, tag="after")
     work.client.produce(work.source, after, IDEMPOTENT)

@@ -1,5 +1,5 @@
-"""Groups of the consumer protocol (KIP-848) over brokers: kill -9 and elections move their coordinator, and members do
-not notice. The new coordinator completes unfinished work."""
+"""Groups of the consumer protocol (KIP-848) over several brokers. Their coordinator moves by kill -9 and by elections,
+and members do not notice it. The new coordinator completes unfinished work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
-    # The group keeps its heartbeat interval, also while it rebalances.
+    # The group keeps its heartbeat interval during a rebalance as well.
     "group.consumer.rebalance.heartbeat.interval.ms": "10000",
     "group.consumer.session.timeout.ms": str(NEVER_MS),
     "group.consumer.max.session.timeout.ms": str(NEVER_MS),
@@ -42,7 +42,7 @@ SETTINGS = {
 def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
     with running_cluster(tmp_path_factory.mktemp("consumers"), 3, SETTINGS, store=store) as cluster:
         with WireClient(cluster.brokers[1].port) as client:
-            # FindCoordinator creates the topic of the records.
+            # FindCoordinator creates the offsets topic.
             request = m.FindCoordinatorRequest(coordinator_keys=["any"])
             until(lambda: client.call(request, 4).coordinators[0].error_code == 0)
         yield cluster
@@ -57,7 +57,7 @@ def topic(cluster: BrokerCluster) -> str:
 
 
 def coordinator(cluster: BrokerCluster) -> int:
-    """The leader of the only partition that stores groups, once all running brokers agree."""
+    """Return the leader of the only partition that stores groups, once all running brokers agree."""
     found: set[int | None] = set()
 
     def told() -> bool:
@@ -85,7 +85,7 @@ def is_killed(cluster: BrokerCluster) -> None:
 
 
 def is_replaced(cluster: BrokerCluster) -> None:
-    """Another replica leads from now on: preferred, and elected by order (ElectLeaders)."""
+    """Make another replica the leader: it becomes the preferred one, and ElectLeaders elects it."""
     before = coordinator(cluster)
     where = TopicPartition(OFFSETS, 0)
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
@@ -96,7 +96,7 @@ def is_replaced(cluster: BrokerCluster) -> None:
 
 
 def moves_away(cluster: BrokerCluster) -> None:
-    """Has no replica of the groups any more, and gets one again."""
+    """Move the coordinator's replica to another broker, and move it back later."""
     before = coordinator(cluster)
     where = TopicPartition(OFFSETS, 0)
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
@@ -112,7 +112,7 @@ MOVES: list[Move] = [is_killed, is_replaced, moves_away]
 
 
 def test_nobody_notices_that_the_coordinator_moves(cluster: BrokerCluster, topic: str) -> None:
-    """Same epochs, same owners, no record read twice, commits still there."""
+    """Epochs and owners stay the same, no record is read twice, and commits still exist."""
     group = unique("group")
 
     def seen() -> dict[str, object]:
@@ -126,7 +126,7 @@ def test_nobody_notices_that_the_coordinator_moves(cluster: BrokerCluster, topic
     with members(2, cluster.bootstrap, group, topic, {"group.protocol": "consumer"}) as both:
         until(lambda: shared_out(both, PARTITIONS) and all(len(member.owned) == 3 for member in both))
         until(lambda: seen()["state"] == "Stable")
-        # Only now: each of them has read something, and so has something to commit.
+        # Move it only now: each member has read records, and so has offsets to commit.
         fill(cluster.bootstrap, topic, PARTITIONS, 5)
         until(lambda: both_read(both, 30))
         owned = [set(member.owned) for member in both]
@@ -149,8 +149,8 @@ def test_nobody_notices_that_the_coordinator_moves(cluster: BrokerCluster, topic
 
 @pytest.mark.parametrize("move", MOVES)
 def test_a_rebalance_that_is_half_done_goes_on(cluster: BrokerCluster, topic: str, move: Move) -> None:
-    """One member has all partitions and another joins. The coordinator moves after each step; the new one asks for
-    partitions that are still to be released, and assigns none that another member may be reading."""
+    """One member has all partitions, and another one joins. The coordinator moves after each step. The new coordinator
+    requests the release of the remaining partitions, and assigns none that another member may be reading."""
     group = unique("group")
 
     def port() -> int:
@@ -191,7 +191,7 @@ def test_a_rebalance_that_is_half_done_goes_on(cluster: BrokerCluster, topic: st
 
 
 def test_who_is_no_coordinator_any_more_says_so(cluster: BrokerCluster, topic: str) -> None:
-    """Lets members request the next one."""
+    """The error makes members look for the next coordinator."""
     member = ConsumerProtocolMember(
         lambda: cluster.brokers[coordinator(cluster)].port, unique("group"), "member", (topic,)
     )
@@ -206,7 +206,8 @@ def test_who_is_no_coordinator_any_more_says_so(cluster: BrokerCluster, topic: s
 
 
 def test_settings_of_a_group_hold_wherever_it_is_coordinated(cluster: BrokerCluster, topic: str) -> None:
-    """Set at a broker that does not coordinate it; also at the broker that takes it over, and one that was down."""
+    """The setting is changed at a broker that does not coordinate the group. It also applies at the broker that takes
+    the group over, and at one that was down."""
     member = ConsumerProtocolMember(
         lambda: cluster.brokers[coordinator(cluster)].port, unique("group"), "member", (topic,)
     )

@@ -1,4 +1,4 @@
-"""One broker of a cluster decides; clients can ask any broker; another broker takes over."""
+"""One broker of a cluster decides, clients can send requests to any broker, and another broker takes over."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_any_broker_can_be_asked(cluster: BrokerCluster) -> None:
     for number in cluster.brokers:
         lives = Everywhere(cluster).at(number)
         lives.create(f"by-{number}", 6)
-        # The asked broker shows the change when it responds, the others a moment later.
+        # The receiving broker shows the change when it responds, the others a moment later.
         assert lives.metadata(f"by-{number}").error_code == 0
     for broker in cluster.brokers.values():
         until(lambda broker=broker: listed(broker) == {"by-1", "by-2", "by-3"})
@@ -55,8 +55,8 @@ def test_another_broker_becomes_controller(cluster: BrokerCluster) -> None:
 @pytest.mark.checklist(7, 66, "A12", "R30")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: a new controller loads the cluster")
 def test_a_controller_that_has_not_loaded_yet_leaves_everything_as_it_is(tmp_path: Path) -> None:
-    """A broker starts meanwhile and waits for the complete list of its replicas: with a part of it, it would stage the
-    rest. The limit for staging (stale.replicas.max.percent) is off."""
+    """A broker starts meanwhile and waits for the complete list of its replicas: with an incomplete list, it would
+    stage the missing ones. The limit for staging (stale.replicas.max.percent) is off."""
     module = ("tests.cluster.loads_late", str(tmp_path))
     settings = {"stale.replicas.max.percent": "100"}
     with (
@@ -80,7 +80,7 @@ def test_a_controller_that_has_not_loaded_yet_leaves_everything_as_it_is(tmp_pat
         cluster.brokers[starting].await_answers()
         cluster.brokers[before].start()
         until(lambda: brokers.isr("held", 1) == {1, 2, 3})
-        # A leader shows committed records only after its followers have fetched.
+        # A leader shows committed records only after its followers have fetched them.
         until(lambda: brokers.read("held") == ["kept"])
         for broker in cluster.brokers.values():
             assert len(list(broker.data_dir.glob("held-*/partition.metadata"))) == 3

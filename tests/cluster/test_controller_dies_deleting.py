@@ -1,4 +1,5 @@
-"""The controller is killed while clients create and delete topics: whatever topic is left takes records afterwards."""
+"""The controller is killed while clients create and delete topics. Every topic that still exists accepts records
+afterwards."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ ALARMS = (
     "reconciled:",
     "bug in pybroker",
 )
-"""In lines of brokers' logs; not true here: no topic has a record when the controller dies, and no order is lost."""
+"""Phrases in brokers' logs that would be wrong in this test: no topic has a record when the controller dies, and no
+order is lost."""
 
 
 class _Churn(threading.Thread):

@@ -60,8 +60,8 @@ def test_a_topic_can_be_made_again_with_all_replicas_while_a_broker_is_down(tmp_
 
 
 def test_the_only_broker_dies_before_it_has_made_the_log(tmp_path: Path) -> None:
-    """The others were down and do not know that nothing was written. It makes the log when it is back, which an empty
-    one may not be taken for otherwise."""
+    """The other brokers were down and do not know that nothing was written. The broker creates the log when it is back,
+    although an empty log could be a lost one."""
     dies = tmp_path / "dies"
     with running_cluster(tmp_path, 2, module=("tests.cluster.dies_told", str(dies))) as cluster:
         create(cluster, "before", [1, 2])
@@ -74,7 +74,7 @@ def test_the_only_broker_dies_before_it_has_made_the_log(tmp_path: Path) -> None
         until(lambda: cluster.brokers[1].ended() == DIED)
         dies.unlink()
         cluster.brokers[2].launch()
-        if not cluster.on_quorum:  # there, it waits for the only voter
+        if not cluster.on_quorum:  # with a quorum, it waits for the only voter
             cluster.brokers[2].await_answers()
         cluster.brokers[1].start()
         cluster.brokers[2].await_answers()
@@ -84,7 +84,7 @@ def test_the_only_broker_dies_before_it_has_made_the_log(tmp_path: Path) -> None
 
 
 def create_at(broker: ClusterBroker, name: str, replicas: list[int]) -> int:
-    """Asks this broker for a topic of one partition; the error code."""
+    """Create a topic with one partition through this broker; return the error code."""
     assignment = m.CreateTopicsRequest_CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
     topic = m.CreateTopicsRequest_CreatableTopic(
         name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]

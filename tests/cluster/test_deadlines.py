@@ -23,7 +23,7 @@ LONG_MS = 100_000
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
-    """Sessions do not end while something is cut."""
+    """A cluster whose sessions do not end while links are cut."""
     links = Links()
     settings = {"zookeeper.session.timeout.ms": "60000"}
     try:
@@ -37,7 +37,7 @@ def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 def create_at(broker: ClusterBroker, name: str, leader: int, timeout_ms: int) -> int:
-    """One replica, at that broker. The error code."""
+    """Create a topic with one replica on that broker; return the error code."""
     placed = m.CreateTopicsRequest_CreatableReplicaAssignment(partition_index=0, broker_ids=[leader])
     topic = m.CreateTopicsRequest_CreatableTopic(
         name=name, num_partitions=-1, replication_factor=-1, assignments=[placed]
@@ -50,8 +50,8 @@ def create_at(broker: ClusterBroker, name: str, leader: int, timeout_ms: int) ->
 
 @pytest.mark.checklist("R35")
 def test_nobody_waits_behind_what_others_have_asked_for(network: Network) -> None:
-    """One broker hangs. A request through a second broker for a topic there waits; requests to the second broker for
-    other topics do not, and an ISR changes meanwhile."""
+    """One broker hangs. A request through a second broker for a topic on it waits. Requests to the second broker for
+    other topics do not wait, and neither do changes of an ISR."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     network.links.cut_off(third, controller)
@@ -70,7 +70,8 @@ def test_nobody_waits_behind_what_others_have_asked_for(network: Network) -> Non
 @pytest.mark.checklist("R35")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: the controller does not reach it")
 def test_the_controller_does_not_reach_zookeeper(network: Network) -> None:
-    """At the broker itself, and through another broker. A request that expired is not decided later."""
+    """The request goes to the controller itself, and through another broker. A request that expired is not decided
+    later."""
     controller, asked, _ = network.roles()
     brokers = network.cluster.brokers
     network.links.cut_off(controller, ZOOKEEPER)
@@ -94,7 +95,7 @@ def test_the_controller_does_not_reach_zookeeper(network: Network) -> None:
 @pytest.mark.checklist("R35")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: nobody reaches it")
 def test_a_new_producer_while_zookeeper_is_away(network: Network) -> None:
-    """The broker has producer ids in stock, whether or not it has allocated one before."""
+    """The broker has a stock of producer ids, whether or not it has allocated one before."""
     brokers = network.cluster.brokers
     network.roles()
     for number in brokers:
@@ -104,7 +105,7 @@ def test_a_new_producer_while_zookeeper_is_away(network: Network) -> None:
             with WireClient(broker.port) as client:
                 request = m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=SHORT_MS)
                 assert client.call(request, 4).error_code == 0
-                # Only the store could know this id.
+                # Only the store could know this producer id.
                 request = m.InitProducerIdRequest(
                     transactional_id=None, transaction_timeout_ms=SHORT_MS, producer_id=10**6, producer_epoch=0
                 )
@@ -116,8 +117,8 @@ def test_a_new_producer_while_zookeeper_is_away(network: Network) -> None:
 @pytest.mark.checklist("B6", "R27")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: the controller does not reach it")
 def test_brokers_that_came_and_went_while_the_controller_did_not_hear_it(network: Network) -> None:
-    """The broker reads the missed changes when it reconnects to ZooKeeper. One broker has re-registered and gets its
-    replicas; topics created later are known to all."""
+    """When the controller reconnects to ZooKeeper, it reads the changes that it has missed. One broker has
+    re-registered and gets its replicas; all brokers know the topics that are created later."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     life = network.state.life(third)
@@ -135,7 +136,8 @@ def test_brokers_that_came_and_went_while_the_controller_did_not_hear_it(network
 
 
 def test_a_broker_that_reaches_nobody_stops(network: Network) -> None:
-    """What nobody can take over is not waited for until the end of its patience, which would be a crash."""
+    """The broker does not wait for other brokers to take over its leaderships until its shutdown timeout ends: the
+    timeout would turn the stop into a crash."""
     _, asked, _ = network.roles()
     broker = network.cluster.brokers[asked]
     network.links.cut_off(asked, ZOOKEEPER)

@@ -21,7 +21,7 @@ SETTINGS = {"replica.lag.time.max.ms": "1000", "replica.socket.timeout.ms": "100
 
 
 class Network(Everywhere):
-    """The cluster, and what can be cut in it."""
+    """The cluster, and its links, which the test can cut."""
 
     def __init__(self, cluster: BrokerCluster, links: Links) -> None:
         super().__init__(cluster)
@@ -36,7 +36,8 @@ def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 def receipt(network: Network, at: int, topic_id: Uuid) -> dict[int, set[str]]:
-    """A broker's view of each broker's part of a deletion; empty until the deletion is known there."""
+    """Return the state of a deletion on each broker, as one broker reports it; empty until that broker knows the
+    deletion."""
     states: dict[int, set[str]] = {}
     for found in network.at(at).deletions(topic_id):
         for one in found.partitions:
@@ -73,8 +74,8 @@ def test_receipts_name_the_broker_that_is_missing(network: Network) -> None:
 @pytest.mark.checklist(6, 7, 66, 86, 92, "R27", "R30", "B1")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: a decision that no other broker has heard of")
 def test_a_controller_that_dies_after_its_decision(network: Network) -> None:
-    """No other broker has got a message: the next controller completes the deletion, and late messages of the earlier
-    one change nothing."""
+    """No other broker has got a message. The next controller completes the deletion, and late messages of its
+    predecessor change nothing."""
     controller = network.controller()
     others = sorted({1, 2, 3} - {controller})
     topic_id = network.create("doomed", 3)
@@ -102,7 +103,7 @@ def test_a_controller_that_dies_after_its_decision(network: Network) -> None:
 
 @pytest.mark.checklist(7, 92, 93, 98, 101, 108, 128, "A5", "R10", "R32")
 def test_a_broker_that_has_not_heard_of_it_meets_the_next_incarnation(network: Network) -> None:
-    """It has the old incarnation and gets messages about the new one later: their data never mixes."""
+    """The broker has the old incarnation, and gets messages about the new one later: their data never mixes."""
     controller = network.controller()
     deaf, third = sorted({1, 2, 3} - {controller})
     old = network.at(controller).create_on("missed", [deaf, third, controller])
@@ -112,8 +113,8 @@ def test_a_broker_that_has_not_heard_of_it_meets_the_next_incarnation(network: N
     assert network.at(controller).delete(old).error_code == 0
     new = network.at(controller).create_on("missed", [controller, third, deaf])
     network.written("missed", "new", at=controller)
-    # Stale reads: the broker serves the incarnation that it knows, and a request for the new id never gets records of
-    # the old one.
+    # Stale reads are allowed: the broker serves the incarnation that it knows. A request for the new id never gets
+    # records of the old incarnation.
     assert network.at(deaf).fetch(new).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert network.at(deaf).produce(new, "astray").error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert network.at(controller).fetch(old).error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -129,7 +130,7 @@ def test_a_broker_that_has_not_heard_of_it_meets_the_next_incarnation(network: N
 
 @pytest.mark.checklist(7, 59, 94, 126, "R10")
 def test_a_follower_that_asks_a_leader_of_the_earlier_incarnation_gets_nothing(network: Network) -> None:
-    """The stale read of KIP-516: a broker leads the old incarnation and does not know that it was deleted; another
+    """The stale read of KIP-516: a broker leads the old incarnation and does not know that it was deleted. Another
     broker follows it for the new incarnation and fetches by id."""
     controller = network.controller()
     leader, follower = sorted({1, 2, 3} - {controller})

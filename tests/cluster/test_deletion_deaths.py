@@ -1,5 +1,5 @@
-"""A broker dies after it has staged a deleted replica and before it has confirmed that; and again while the replica
-waits."""
+"""A broker dies after it has staged a deleted replica and before it has confirmed that, and again while the staged
+replica waits for its removal."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ DELAY_MS = 600_000
 
 
 def waits_ms(brokers: Everywhere, at: int, topic_id: Uuid) -> list[int]:
-    """How long the replicas on a broker still wait for their removal, as the broker reports it."""
+    """Return the time until a broker's staged replicas are removed, as the broker reports it."""
     found = brokers.at(at).deletions(topic_id)
     return [part.remaining_ms for one in found for part in one.partitions if part.broker_id == at]
 
 
 @pytest.mark.checklist(79, 80, 82, 112, 114, "A8", "A9", "R11")
 def test_a_broker_dies_between_putting_aside_and_its_answer(tmp_path: Path) -> None:
-    """The order is repeated to the restarted broker, which has nothing left to do. The deadline of the removal stays
-    the same across restarts."""
+    """The controller repeats the order to the restarted broker, which has nothing left to do. The deadline of the
+    removal stays the same across restarts."""
     module = ("tests.support.dying_cluster", str(tmp_path))
     settings = {"delete.topic.delay.ms": str(DELAY_MS)}
     with running_cluster(tmp_path, settings=settings, module=module) as cluster:
@@ -48,7 +48,7 @@ def test_a_broker_dies_between_putting_aside_and_its_answer(tmp_path: Path) -> N
         assert sorted((broker.data_dir / "deleting").glob(f"{topic_id.hex}_*")) == aside
         assert b"old" in brokers.records_of(dying, f"deleting/{topic_id.hex}_0")
         until(lambda: brokers.at(dying).metadata("put-aside").topic_id == new)
-        # A life that ends cleanly has stored since when it waits, which a kill takes a second of at most.
+        # A clean stop stores the start of the delay. After a kill, at most the last second of it is missing.
         left = DELAY_MS
         for crash in (False, True):
             broker.restart(crash=crash)

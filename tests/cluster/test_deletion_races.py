@@ -30,7 +30,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 class Meanwhile:
-    """Does something over and over on a thread of its own, until the block ends."""
+    """Repeats an action on its own thread until the block ends."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
@@ -57,12 +57,12 @@ class Meanwhile:
 
 
 def ids(brokers: Everywhere, name: str) -> set[Uuid]:
-    """The state that each broker shows."""
+    """Return the topic ids that each broker shows."""
     return {brokers.at(number).metadata(name).topic_id for number in (1, 2, 3)}
 
 
 def only_one_is_served(brokers: Everywhere, name: str, dead: set[Uuid]) -> None:
-    """All brokers show one incarnation, or none; of the dead ones nothing is in service on any disk."""
+    """Check that all brokers show one incarnation, or none, and that no disk has a deleted incarnation in service."""
     until(lambda: len(ids(brokers, name)) == 1)
     (living,) = ids(brokers, name)
     assert living not in dead
@@ -82,8 +82,8 @@ def served(data_dir: Path, name: str) -> set[Uuid]:
 
 @pytest.mark.checklist(1, 2, 7, 86, 190, "R26", "A32", "A33")
 def test_partitions_are_added_to_the_topic_that_was_meant(brokers: Everywhere) -> None:
-    """CreatePartitions by way of one broker while the topic is deleted and made again by way of another: it is for the
-    topic that was there, or fails."""
+    """CreatePartitions goes through one broker while the topic is deleted and created again through another. The
+    request changes the topic that existed when it was sent, or fails."""
     dead: set[Uuid] = set()
     grown = 0
     with blocking.AdminClient({"bootstrap.servers": brokers.cluster.brokers[2].bootstrap}) as admin:
@@ -98,7 +98,7 @@ def test_partitions_are_added_to_the_topic_that_was_meant(brokers: Everywhere) -
             for _ in range(ROUNDS):
                 topic_id = brokers.at(1).create("grows", 2, replicas=3)
                 assert topic_id not in dead
-                # A request after it: the asked broker shows the result.
+                # Send another request: after it, the receiving broker shows the result.
                 seen = growing.done + 1
                 until(lambda seen=seen: growing.done > seen or growing.problem)
                 grown += any(len(brokers.at(number).metadata("grows").partitions) == 5 for number in (1, 2, 3))
@@ -149,8 +149,8 @@ def test_a_topic_that_is_made_by_being_asked_for_is_one_topic(brokers: Everywher
 @pytest.mark.checklist(1, 45, 208, 212, "A22")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: a tool writes a znode")
 def test_a_foreign_tool_takes_the_id_away(brokers: Everywhere) -> None:
-    """As tools from before topic ids do, which write the topic's node in their format (KAFKA-14190). The next
-    controller still knows the id, also without a replica."""
+    """Tools from before topic ids write the topic's node in their own format (KAFKA-14190). The next controller still
+    knows the id, even without a replica."""
     controller = brokers.controller()
     topic_id = brokers.at(controller).create_on("robbed", [controller])
     brokers.written("robbed", "kept", at=controller)
@@ -166,7 +166,7 @@ def test_a_foreign_tool_takes_the_id_away(brokers: Everywhere) -> None:
 
 @pytest.mark.checklist(271, 273, 274, 275, 281, 307, 316)
 def test_brokers_that_start_together_are_one_cluster(brokers: Everywhere) -> None:
-    """All three were started at once on an empty store; any of them lists topics."""
+    """All three were started at once on an empty store; each of them lists the topics."""
 
     def cluster_ids() -> set[str]:
         return {brokers.at(number).call(m.MetadataRequest(topics=[]), 12).cluster_id for number in (1, 2, 3)}

@@ -20,7 +20,7 @@ from tests.support.lives_in_cluster import Everywhere
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Everywhere]:
-    """Three brokers; each test leaves them up."""
+    """Three brokers; every test leaves them running."""
     with running_cluster(tmp_path_factory.mktemp("undone"), survives_two_losses(store), store=store) as cluster:
         yield Everywhere(cluster)
 
@@ -63,7 +63,7 @@ def test_only_who_was_in_sync_leads_what_comes_back(brokers: Everywhere) -> None
     request = m.UndeleteTopicsRequest(topics=[wanted], timeout_ms=1_000)
 
     def begun() -> bool:
-        # In that time a loaded machine may not even come to the decision.
+        # In that time, a loaded machine may not even make the decision.
         assert brokers.at(controller).call(request, 0).topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         return [one.state for one in brokers.at(controller).deletions(topic_id)] == ["undeleting"]
 
@@ -101,7 +101,7 @@ def test_a_topic_is_truncated_while_a_broker_is_down(brokers: Everywhere) -> Non
 
 @pytest.mark.checklist("U2", "U3", "R32")
 def test_groups_of_all_coordinators_get_their_offsets_back(brokers: Everywhere) -> None:
-    """For an undeleted topic, and for a truncated one."""
+    """The test covers an undeleted topic and a truncated one."""
     old = brokers.create("kept")
     brokers.written("kept", "one")
     brokers.written("kept", "two")
@@ -136,7 +136,7 @@ def test_groups_of_all_coordinators_get_their_offsets_back(brokers: Everywhere) 
 
 @pytest.mark.checklist("U3", "R32")
 def test_offsets_of_a_paused_coordinator_come_back(brokers: Everywhere) -> None:
-    """It answers the write fence after the deletion was decided without it."""
+    """The coordinator answers the write fence after the deletion was decided without it."""
     topic_id = brokers.create("paused")
     brokers.written("paused", "one")
     groups = [f"paused-{number}" for number in range(6)]
@@ -164,7 +164,8 @@ def test_offsets_of_a_paused_coordinator_come_back(brokers: Everywhere) -> None:
 
 @pytest.mark.checklist("U3", "R32")
 def test_offsets_come_back_though_their_coordinator_dies_before_the_controller_has_them(tmp_path: Path) -> None:
-    """It answers the write fence too late, and dies before it has sent the missing state of the deletion record."""
+    """The coordinator answers the write fence too late. It dies before it has sent the offsets that the deletion record
+    lacks."""
     with running_cluster(tmp_path, module=("tests.cluster.dies_keeping", str(tmp_path))) as cluster:
         brokers = Everywhere(cluster)
         topic_id = brokers.create("owed")
@@ -193,7 +194,7 @@ def test_offsets_come_back_though_their_coordinator_dies_before_the_controller_h
 
 @pytest.mark.checklist(80, 81, 121, 144, "X7", "R32", "A9")
 def test_no_undelete_begins_once_a_broker_may_remove_data(brokers: Everywhere) -> None:
-    """Its delay expires before that of the others: together they have only half of the topic."""
+    """The delay on one broker ends before that on the others: together they have only half of the topic."""
     controller = brokers.controller()
     hasty = brokers.cluster.brokers[max({1, 2, 3} - {controller})]
     hasty.settings["delete.topic.delay.ms"] = "0"
@@ -208,7 +209,7 @@ def test_no_undelete_begins_once_a_broker_may_remove_data(brokers: Everywhere) -
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert "is gone" in answer.error_message
     until(lambda: b"one" in brokers.records_of(controller, f"deleting/{topic_id.hex}_0"))
-    # When all replicas have been removed, the controller has nothing left but the deletion record.
+    # When all replicas have been removed, only the controller's deletion record is left.
     only = brokers.at(controller).create_on("ended", [hasty.broker_id])
     assert brokers.at(controller).delete(only).error_code == 0
     until(lambda: [one.state for one in brokers.at(controller).deletions(only)] == ["removed"])

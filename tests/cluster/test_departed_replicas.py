@@ -1,6 +1,5 @@
-"""Replicas that were moved away while their broker was down: topic and deletion know of them until the broker has put
-its data aside.
-"""
+"""Replicas that were moved away while their broker was down. The topic, or its deletion record, remembers them until
+the broker has staged its data."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tests.support.lives_in_cluster import Everywhere
 
 SETTINGS = {"replica.lag.time.max.ms": "1000"}
 MANY = 12
-"""More than a broker puts aside without an order."""
+"""Number of partitions: more than a broker stages without an order."""
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +28,20 @@ def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 def left(brokers: Everywhere, name: str) -> dict[int, list[int]]:
-    """Partition → brokers that it has left, as the metadata store has it."""
+    """Return partition → brokers from which it was moved away, as in the metadata store."""
     with state_of(brokers.cluster) as state:
         return state.departed(name)
 
 
 def receipt(brokers: Everywhere, at: int, topic_id: Uuid) -> dict[int, str]:
-    """Broker → what has become of its part of a deleted topic."""
+    """Return broker → state of its part of a deleted topic."""
     return {
         one.broker_id: one.state for deletion in brokers.at(at).deletions(topic_id) for one in deletion.partitions
     }
 
 
 def roles(brokers: Everywhere) -> tuple[int, int, int]:
-    """The controller, another broker, and one that is to be away."""
+    """The controller, another broker, and a third one that will be down."""
     controller = brokers.controller()
     other, away = sorted({1, 2, 3} - {controller})
     return controller, other, away
@@ -50,8 +49,8 @@ def roles(brokers: Everywhere) -> tuple[int, int, int]:
 
 @pytest.mark.checklist(59, 65, 70, 105, "X38", "R30", "A10")
 def test_a_deletion_waits_for_who_was_down_when_its_replica_left(tmp_path: Path) -> None:
-    """The name exists again, and old deletions are forgotten, except for the deletion that an unavailable broker has
-    not confirmed."""
+    """The name exists again, and old deletions are forgotten, except the one that a broker which is down has not
+    confirmed."""
     settings = {**SETTINGS, "delete.topic.delay.ms": "0", "topic.history.max.incarnations": "1"}
     with running_cluster(tmp_path, settings=settings) as cluster:
         brokers = Everywhere(cluster)
@@ -72,7 +71,7 @@ def test_a_deletion_waits_for_who_was_down_when_its_replica_left(tmp_path: Path)
         until(lambda: set(receipt(brokers, controller, topic_id).values()) == {"removed", "deleting"})
         assert receipt(brokers, controller, topic_id)[number] == "deleting"
         assert (away.data_dir / "moved-0").exists()
-        # It keeps its own delay.
+        # The broker applies the delay in its own settings.
         away.settings["delete.topic.delay.ms"] = "3000"
         away.start()
         line = f"topic moved (id {topic_id}), partitions 0 will be removed from disk after"
@@ -109,7 +108,8 @@ def test_a_topic_comes_back_without_what_was_moved_away(brokers: Everywhere) -> 
 
 @pytest.mark.checklist(5, 70, "R30", "A32")
 def test_a_broker_that_was_away_gives_up_all_that_was_moved(brokers: Everywhere) -> None:
-    """Any share of the replicas: each was moved by a command. A new controller knows that, too."""
+    """The broker removes any number of replicas, because each was moved by a command. A new controller knows that,
+    too."""
     controller, other, number = roles(brokers)
     away, lives = brokers.cluster.brokers[number], brokers.at(controller)
     topic_id = lives.create_on("many", *[[controller, number]] * MANY)
@@ -124,7 +124,7 @@ def test_a_broker_that_was_away_gives_up_all_that_was_moved(brokers: Everywhere)
     assert left(brokers, "many") == {index: [number] for index in range(MANY)}
     brokers.cluster.brokers[controller].kill()
     away.launch()
-    if brokers.cluster.on_quorum:  # a majority elects one
+    if brokers.cluster.on_quorum:  # a majority elects the next controller
         until(lambda: brokers.controller(other) != controller)
     else:
         until(lambda: brokers.controller(other) == other)

@@ -31,7 +31,7 @@ LATE = ConfigResource(ConfigResourceType.TOPIC, "late")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
-    """Leaders move when a test wants it."""
+    """A cluster in which leaders move only when a test makes them move."""
     settings = {"auto.leader.rebalance.enable": "false", "replica.lag.time.max.ms": "4000"}
     size = survives_two_losses(store)
     with running_cluster(tmp_path_factory.mktemp("elections"), size, settings, store=store) as running:
@@ -80,7 +80,7 @@ def in_sync(cluster: BrokerCluster, topic: str, brokers: set[int]) -> None:
 
 
 def said(cluster: BrokerCluster, *words: str) -> bool:
-    """Whether a broker's log has a line with all of these."""
+    """Return whether a broker's log has a line with all of these words."""
     lines = (line for broker in cluster.brokers.values() for line in broker.console.read_text().splitlines())
     return any(all(word in line for word in words) for line in lines)
 
@@ -88,7 +88,7 @@ def said(cluster: BrokerCluster, *words: str) -> bool:
 @pytest.mark.checklist("FD19")
 def test_preferred_leaders_are_elected_by_request(cluster: BrokerCluster) -> None:
     create(cluster, "asked", (1, 2, 3), (2, 3, 1))
-    # A controlled shutdown that a kill interrupts still moves leaders.
+    # A controlled shutdown that is interrupted by a kill may still move leaders.
     stopping = cluster.brokers[1]
     produce(cluster, "asked", range(100))
     assert stopping._child is not None
@@ -119,7 +119,8 @@ def test_preferred_leaders_are_elected_by_request(cluster: BrokerCluster) -> Non
 
 @pytest.mark.checklist("FD13")
 def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluster) -> None:
-    """Records that only the lost replica had are gone. Consumers see it by the epoch, operators in the log."""
+    """Records that only the lost replica had are gone. Consumers detect this by the leader epoch, operators in the
+    log."""
     create(cluster, "strict", (1, 2))
     create(cluster, "willing", (1, 2), **{UNCLEAN: "true"})
     create(cluster, "late", (1, 2))
@@ -149,7 +150,7 @@ def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluste
     until(lambda: leaders(cluster, "strict") == [2])
     until(lambda: said(cluster, "strict-0", "not in sync", "lost"))
     produce(cluster, "strict", range(100, 103))
-    # Consumers that had read further learn that those records are gone.
+    # Consumers that had read further notice that those records are gone.
     epoch = m.OffsetForLeaderEpochRequest_OffsetForLeaderPartition(partition=0, leader_epoch=1, current_leader_epoch=-1)
     asked = m.OffsetForLeaderEpochRequest(
         topics=[m.OffsetForLeaderEpochRequest_OffsetForLeaderTopic(topic="strict", partitions=[epoch])]
@@ -166,7 +167,7 @@ def test_an_unclean_election_has_to_be_allowed_and_is_told(cluster: BrokerCluste
 
 
 def test_preferred_leaders_come_back_by_themselves(cluster: BrokerCluster) -> None:
-    """A controller that may elect unclean leaders: it checks periodically."""
+    """The controller checks periodically, because it may elect unclean leaders."""
     create(cluster, "back", (1, 2, 3), (2, 3, 1), (1, 3, 2))
     for number, looking in cluster.brokers.items():
         if number > 2:

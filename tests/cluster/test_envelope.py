@@ -1,6 +1,6 @@
-"""A change that a client sends to one broker and another broker decides: it is decided once and answered with its
-outcome, whichever broker is the controller by then. The receiving broker resolves a name once, so that a retry never
-applies to a successor."""
+"""A client sends a change to one broker, and another broker decides it. The change is decided once and answered with
+its outcome, whichever broker is the controller by then. The receiving broker resolves a name once, so that a retry
+never applies to a successor."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Network:
         self.state = state
 
     def roles(self) -> tuple[int, int, int]:
-        """The controller and the two others, when all three are there."""
+        """Return the controller and the two other brokers, when all three are running."""
         until(lambda: self.state.brokers() == {1, 2, 3} and self.state.controller() is not None)
         controller = self.state.controller()
         assert controller is not None
@@ -60,7 +60,7 @@ def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 def create(broker: ClusterBroker, name: str, timeout_ms: int = ANSWER_MS) -> tuple[int, Uuid]:
-    """One partition with one replica."""
+    """Create a topic of one partition with one replica."""
     topic = m.CreateTopicsRequest_CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     with WireClient(broker.port) as client:
         answer = client.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms), 7)
@@ -68,7 +68,7 @@ def create(broker: ClusterBroker, name: str, timeout_ms: int = ANSWER_MS) -> tup
 
 
 def delete(broker: ClusterBroker, name: str) -> tuple[int, Uuid]:
-    """By name."""
+    """Delete the topic by name."""
     topic = m.DeleteTopicsRequest_DeleteTopicState(name=name)
     with WireClient(broker.port) as client:
         (answer,) = client.call(m.DeleteTopicsRequest(topics=[topic], timeout_ms=ANSWER_MS), 6).responses
@@ -85,15 +85,15 @@ def id_of(broker: ClusterBroker, name: str) -> Uuid | None:
 
 @contextmanager
 def asked_meanwhile(ask: Callable[..., Any], *arguments: Any) -> Iterator[Future[Any]]:
-    """In a thread of its own."""
+    """Send a request in a separate thread."""
     with ThreadPoolExecutor(1) as threads:
         yield threads.submit(ask, *arguments)
 
 
 @pytest.mark.checklist("R26", "B1")
 def test_the_controller_dies_between_its_decision_and_the_answer(network: Network) -> None:
-    """Sent through another broker. A successor gets the topic's name meanwhile and stays; the next controller returns
-    the outcome of the earlier one's decision."""
+    """The request goes through another broker. A successor gets the topic's name meanwhile and stays; the next
+    controller returns the outcome that its predecessor decided."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     code, old = create(brokers[asked], "passed-on")
@@ -103,7 +103,8 @@ def test_the_controller_dies_between_its_decision_and_the_answer(network: Networ
         until(lambda: id_of(brokers[third], "passed-on") is None)
 
         def made() -> bool:
-            # It may have to go to the broker that gets no messages, and a slow machine may not do that in time.
+            # The request may have to go to the broker that gets no messages, and a slow machine may be too slow for
+            # that.
             create(brokers[third], "passed-on", timeout_ms=500)
             return id_of(brokers[third], "passed-on") is not None
 
@@ -121,8 +122,8 @@ def test_the_controller_dies_between_its_decision_and_the_answer(network: Networ
 
 @pytest.mark.checklist("R26", "B2")
 def test_a_controller_that_was_paused_returns(network: Network) -> None:
-    """Its successor decides the requests that it got while paused. After it wakes up it decides nothing, and the
-    successor of a topic that it was to delete stays."""
+    """Its successor decides the requests that arrived during the pause. After the pause, the old controller decides
+    nothing, and the successor of a topic that it was to delete stays."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     code, old = create(brokers[asked], "slept-over")
@@ -144,8 +145,8 @@ def test_a_controller_that_was_paused_returns(network: Network) -> None:
 
 @pytest.mark.checklist("B5", "R26")
 def test_an_answer_of_zookeeper_is_lost(network: Network) -> None:
-    """ZooKeeper has executed the controller's write, and the connection breaks before the response: the controller
-    finds that out. It neither repeats the write nor treats it as someone else's."""
+    """ZooKeeper has executed the controller's write, and the connection breaks before the response. The controller
+    reads the store to find out. It neither repeats the write nor treats it as another program's."""
     controller, asked, _ = network.roles()
     brokers = network.cluster.brokers
     network.links.cut(ZOOKEEPER, controller)
@@ -221,8 +222,8 @@ def test_a_broker_that_is_behind_truncates_what_was_created_elsewhere(network: N
 @pytest.mark.checklist("R26", "B2")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: the controller does not reach it")
 def test_a_controller_that_was_replaced_refuses_nothing_from_what_it_remembers(network: Network) -> None:
-    """Cut off from ZooKeeper, it does not know that another controller leads. Its writes fail, and it must not send
-    refusals that need no write either."""
+    """The controller is cut off from ZooKeeper, and does not know that another controller leads. Its writes fail, and
+    it must not send refusals that need no write either."""
     controller, asked, _ = network.roles()
     brokers = network.cluster.brokers
     network.links.cut_off(controller, ZOOKEEPER)
@@ -234,7 +235,7 @@ def test_a_controller_that_was_replaced_refuses_nothing_from_what_it_remembers(n
     with WireClient(brokers[controller].port) as client:
         topic = m.DeleteTopicsRequest_DeleteTopicState(topic_id=made)
         client.send(m.DeleteTopicsRequest(topics=[topic], timeout_ms=ANSWER_MS), 6)
-        # It has enough time to respond.
+        # These requests give the controller enough time to respond.
         for _ in range(20):
             id_of(brokers[controller], "another")
         network.links.heal()
@@ -297,7 +298,7 @@ def test_a_right_is_gone_though_the_broker_that_is_asked_has_not_heard_of_it(net
         permission_type=PermissionType.ANY,
     )
     with WireClient(brokers[controller].port) as client:
-        # Its response waits for the broker that gets no messages.
+        # The response waits for the broker that gets no messages.
         client.send(m.DeleteAclsRequest(filters=[taken]), 3)
         until(lambda: allowed(brokers[third], "kept") == {AclOperation.DESCRIBE})
         assert allowed(brokers[asked], "kept") == {AclOperation.DESCRIBE, AclOperation.DELETE}
@@ -314,7 +315,7 @@ def test_a_right_is_gone_though_the_broker_that_is_asked_has_not_heard_of_it(net
 @pytest.mark.parametrize("how", ["killed", pytest.param("paused", marks=pytest.mark.slow)])
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: a broker does not reach it")
 def test_a_broker_that_hears_of_no_election_finds_the_next_controller(network: Network, how: str) -> None:
-    """ZooKeeper does not reach it; other brokers do."""
+    """ZooKeeper cannot reach the broker, but other brokers can."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
     assert create(brokers[asked], f"before-{how}")[0] == 0

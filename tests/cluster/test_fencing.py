@@ -19,7 +19,7 @@ SESSION_S = 60
 
 @pytest.fixture
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
-    """Sessions that end so late that nothing here can be their doing."""
+    """A cluster whose sessions end so late that they cannot be the cause of a fencing here."""
     settings = {"zookeeper.session.timeout.ms": str(1_000 * SESSION_S)}
     with running_cluster(tmp_path_factory.mktemp("fencing"), settings=settings) as running:
         yield running
@@ -27,7 +27,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.mark.checklist("R40")
 def test_killed_brokers_are_missed_long_before_their_session_ends(patient: BrokerCluster) -> None:
-    """The controller is among them: the first broker to be killed leads, because it was started first."""
+    """The controller is among them: the first broker to be killed is the controller, because it was started first."""
     with blocking.AdminClient({"bootstrap.servers": patient.bootstrap}) as admin:
         admin.create_topics([NewTopic("led", 6, 3)])
     until(lambda: set(leaders(patient, "led")) == {1, 2, 3})
@@ -52,7 +52,7 @@ def test_a_broker_that_hangs_is_not_taken_for_dead(patient: BrokerCluster) -> No
     pid = patient.brokers[2].pid
     pause(pid)
     try:
-        # More than any verdict takes; nothing can be waited for where nothing is to happen.
+        # This is longer than any verdict takes. The test must sleep, because it expects that nothing happens.
         time.sleep(2)
     finally:
         os.kill(pid, signal.SIGCONT)

@@ -24,7 +24,7 @@ from tests.wire.client import WireClient
 WAIT_MS = 25_000
 SETTINGS = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-    # A follower that is not woken learns of committed records this late.
+    # A follower that is not woken fetches, and learns of committed records, only after this time.
     "replica.fetch.wait.max.ms": str(WAIT_MS),
     "auto.leader.rebalance.enable": "false",
 }
@@ -45,7 +45,7 @@ def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 def fetched(
     broker: ClusterBroker, topic: str, offset: int = 0, *, epoch: int = -1, rack: str = "", version: int = 12
 ) -> m.FetchResponse_PartitionData:
-    """The partition's row of the answer."""
+    """Return the partition's row of the response."""
     with WireClient(broker.port) as client:
         answer = client.call(kit.fetch_request((topic, offset, epoch), rack_id=rack), version)
     row: m.FetchResponse_PartitionData = answer.responses[0].partitions[0]
@@ -57,13 +57,13 @@ def test_the_leader_names_the_replica_in_the_consumers_rack(network: Network) ->
     create(network.cluster, "near", [2, 3])
     produce_as_leader(brokers[2], "near", "a")
     same_logs(network.cluster, "near")
-    # It is in sync when the leader has the controller's decision.
+    # The replica is in sync when the leader has the controller's decision.
     until(lambda: fetched(brokers[2], "near", rack="rack-3").preferred_read_replica == 3)
     for rack, named in {"rack-3": 3, "rack-2": -1, "rack-1": -1, "elsewhere": -1, "": -1}.items():
         row = fetched(brokers[2], "near", rack=rack)
         assert (row.error_code, row.preferred_read_replica) == (0, named)
         assert bool(row.records) == (named == -1)
-    # No replica there has that many records: the leader responds as to any client.
+    # No replica in that rack has that many records: the leader responds as to any client.
     row = fetched(brokers[2], "near", 99, rack="rack-3")
     assert (row.error_code, row.preferred_read_replica) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
@@ -79,13 +79,13 @@ def test_a_follower_serves_consumers_what_it_knows_to_be_committed(network: Netw
     assert fetched(follower, "served", epoch=epoch + 1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert fetched(follower, "served", epoch=epoch).error_code == ErrorCode.NONE
     assert fetched(follower, "served", 2, epoch=epoch).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-    # Old versions without the field, and brokers without a replica.
+    # These cover old versions without the field, and brokers without a replica.
     assert fetched(follower, "served", version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert fetched(network.cluster.brokers[1], "served").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_our_consumer_goes_on_near_it_while_the_leader_is_not_reached(network: Network) -> None:
-    """And it gets new records when they are committed, not at the follower's next fetch."""
+    """The consumer gets new records when they are committed, without waiting for the follower's next fetch."""
     cluster = network.cluster
     create(cluster, "followed", [2, 3])
     found: list[str] = []
@@ -111,7 +111,7 @@ def test_our_consumer_goes_on_near_it_while_the_leader_is_not_reached(network: N
             assert time.monotonic() - before < 3 * WAIT_MS / 1000, "each of five would have waited"
         finally:
             network.links.heal()
-        # Its replica is removed: the leader serves the client again.
+        # Remove the nearby replica: the leader serves the client again.
         cluster.brokers[3].kill()
         produce_as_leader(cluster.brokers[2], "followed", "6")
         read(7)
@@ -120,7 +120,7 @@ def test_our_consumer_goes_on_near_it_while_the_leader_is_not_reached(network: N
 
 
 def fetched_bytes(broker: ClusterBroker) -> float:
-    """Bytes that it has sent to consumers and followers."""
+    """Return the number of bytes that the broker has sent to consumers and followers."""
     with urllib.request.urlopen(f"http://{broker.settings['metrics.listener']}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found = re.search(r"^pybroker_fetched_bytes_total(?:{[^}]*})? (\S+)", text, re.M)

@@ -1,5 +1,5 @@
-"""Groups over brokers: their coordinator is the leader of their partition. After a failover, acknowledged state is
-there, and members that were replaced cannot commit. Also producer ids."""
+"""Groups over several brokers: the coordinator of a group is the leader of its partition. After a failover,
+acknowledged state exists, and members that were replaced cannot commit. Also producer ids."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from tests.wire.client import WireClient
 
 GROUP, TOPIC, OFFSETS = "group", "read", "__consumer_offsets"
 ANSWER_S = 5.0
-"""For a response of a broker that may be paused; the test waits longer for others."""
+"""Time limit for the response of a broker that may be paused."""
 
 
 def coordinator_at(broker: ClusterBroker, patience_s: float = 60.0) -> tuple[int, int]:
-    """Error code and broker id."""
+    """Return error code and broker id of the coordinator, as this broker reports it."""
     with WireClient(broker.port, timeout_s=patience_s) as client:
         (found,) = client.call(m.FindCoordinatorRequest(coordinator_keys=[GROUP]), 4).coordinators
     return found.error_code, found.node_id
 
 
 def commit_request(offset: int) -> m.OffsetCommitRequest:
-    """A commit for a group without members."""
+    """Return a commit for a group without members."""
     partition = m.OffsetCommitRequest_OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = m.OffsetCommitRequest_OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
     return m.OffsetCommitRequest(group_id=GROUP, topics=[topic])
 
 
 def code_of(answer: m.OffsetCommitResponse) -> int:
-    """Return the code of the one partition."""
+    """Return the error code of the only partition."""
     return int(answer.topics[0].partitions[0].error_code)
 
 
 class Group:
-    """Commits wherever the coordinator is."""
+    """A group that commits at its current coordinator."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self.cluster = cluster
@@ -70,7 +70,7 @@ class Group:
         return found[-1]
 
     def commit(self, *but: int) -> None:
-        """The next offset; returns when it is acknowledged."""
+        """Commit the next offset; return when it is acknowledged."""
 
         def acknowledged() -> bool:
             broker = self.cluster.brokers[self.coordinator(*but)]
@@ -107,11 +107,11 @@ class Group:
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
-    """Three brokers, two of which run."""
+    """Three brokers, two of which are running."""
     folder = tmp_path_factory.mktemp("groups")
     settings = {"offsets.topic.num.partitions": "1", "min.insync.replicas": "2"}
     with new_cluster(folder, 3, settings, store) as cluster:
-        # One waits for the other: there is no cluster before a voter has founded it.
+        # Start both before waiting: there is no cluster before a voter has founded it.
         for number in (1, 2):
             cluster.brokers[number].launch()
         for number in (1, 2):
@@ -121,7 +121,7 @@ def few(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Brok
 
 @pytest.fixture(scope="module")
 def cluster(few: BrokerCluster) -> BrokerCluster:
-    """All three run, and groups can work."""
+    """All three brokers are running, and groups can commit."""
     if not few.brokers[3].running:
         # Commits of groups need three brokers: with two there is no coordinator.
         for number in (1, 2):
@@ -145,14 +145,15 @@ def group(cluster: BrokerCluster) -> Group:
 
 @pytest.mark.checklist("R34")
 def test_internal_topics_are_made_when_there_are_brokers_enough(cluster: BrokerCluster) -> None:
-    """First COORDINATOR_NOT_AVAILABLE (see the fixture), then with as many replicas as the settings require."""
+    """The first responses are COORDINATOR_NOT_AVAILABLE (see the fixture). Then the topics are created with as many
+    replicas as the settings require."""
     until(lambda: isr(cluster, OFFSETS) == [{1, 2, 3}])
 
 
 @pytest.mark.checklist("R34")
 @pytest.mark.parametrize("how", ["kill -9", "clean stop"])
 def test_a_coordinator_goes_and_no_commit_with_it(group: Group, how: str) -> None:
-    """Acknowledged state is there, and nothing else; the group continues at another broker."""
+    """The new coordinator has the acknowledged state and nothing else; the group continues at another broker."""
     brokers = group.cluster.brokers
     for _ in range(20):
         group.commit()
@@ -172,8 +173,8 @@ def test_a_coordinator_goes_and_no_commit_with_it(group: Group, how: str) -> Non
 
 @pytest.mark.checklist("R34")
 def test_a_coordinator_that_was_paused_commits_nothing(group: Group) -> None:
-    """It was paused for longer than its session while another broker took over. Requests that it gets before it knows
-    that are not acknowledged, and their effects are never visible."""
+    """The coordinator was paused for longer than its session while another broker took over. Requests that it gets
+    before it knows that are not acknowledged, and their effects are never visible."""
     brokers = group.cluster.brokers
     paused = group.coordinator()
     with WireClient(brokers[paused].port) as client:
@@ -194,7 +195,7 @@ def test_a_coordinator_that_was_paused_commits_nothing(group: Group) -> None:
 
 
 def test_no_id_of_a_producer_is_given_twice(cluster: BrokerCluster) -> None:
-    """Brokers allocate blocks from the store, at the same time, and again after a kill."""
+    """Brokers allocate blocks from the store at the same time, and again after a kill."""
 
     def ids(broker: ClusterBroker) -> list[int]:
         with WireClient(broker.port) as client:

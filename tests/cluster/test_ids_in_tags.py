@@ -1,7 +1,6 @@
-"""The tagged topic id of Kafka's requests by name (docs/protocol.md) on each broker of a cluster: the dead id of a
-topic that was created again is refused by those that lead it or coordinate, and by those that do not; the living id is
-enough.
-"""
+"""The tagged topic id in Kafka's requests by name (docs/protocol.md), on each broker of a cluster. Brokers that lead or
+coordinate a re-created topic refuse its dead id, and so do all others. The id of the live topic is sufficient without a
+name."""
 
 from __future__ import annotations
 
@@ -28,11 +27,11 @@ SETTINGS = {
 }
 BROKERS = (1, 2, 3)
 GROUP, TRANSACTION = 0, 1
-"""Types of keys of FindCoordinator."""
+"""FindCoordinator's key types."""
 
 
 class Lived(NamedTuple):
-    """A topic that was deleted and created again under its name."""
+    """A topic that was deleted and created again with the same name."""
 
     name: str
     dead: Uuid
@@ -42,7 +41,7 @@ class Lived(NamedTuple):
 class Scene(NamedTuple):
     cluster: BrokerCluster
     topics: dict[int, Lived]
-    """By the broker that has their only replica."""
+    """Broker → topic whose only replica it has."""
 
 
 def _create(client: WireClient, name: str, broker: int) -> Uuid:
@@ -82,7 +81,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Sc
 
 @pytest.fixture(params=BROKERS)
 def asked(scene: Scene, request: pytest.FixtureRequest) -> Iterator[tuple[int, WireClient]]:
-    """Each broker in turn."""
+    """Send the request to each broker in turn."""
     with WireClient(scene.cluster.brokers[request.param].port) as client:
         yield request.param, client
 
@@ -104,7 +103,7 @@ def test_each_broker_refuses_a_dead_id(scene: Scene, asked: tuple[int, WireClien
 
 
 def _key_of(client: WireClient, broker: int, kind: int) -> str:
-    """A group or transactional id that this broker coordinates."""
+    """Return a group id or transactional id that this broker coordinates."""
     found: list[str] = []
 
     def is_there() -> bool:
@@ -118,7 +117,7 @@ def _key_of(client: WireClient, broker: int, kind: int) -> str:
 
 
 def _repeated(ask: Callable[[], Any], code: Callable[[Any], int]) -> Any:
-    """The answer of a coordinator that has read its log."""
+    """Return the response of a coordinator that has loaded its log; repeat the request until then."""
     answers = []
     passing = (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -212,7 +211,7 @@ def test_each_broker_moves_and_describes_replicas_of_living_ids(
         return int(row.partitions[0].error_code)
 
     for lived in scene.topics.values():
-        # DescribeLogDirs has no place for the error of a topic: it leaves out what does not exist.
+        # DescribeLogDirs has no field for the error of a topic: it omits topics that do not exist.
         assert described(lived.dead) == []
         assert moved(lived.dead) == UNKNOWN
     own = scene.topics[broker]

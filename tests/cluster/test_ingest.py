@@ -16,14 +16,14 @@ from tests.support.cluster_ingest import ClusterIngest, client, create, leaders,
 
 PARTITIONS = 3
 LINKED = {"ingest.copy.bytes.max": "0"}
-"""Copy no segment, however small."""
+"""A setting that makes brokers copy no segment, however small."""
 TTL_MS = 8_000
 """Expiry of an ingest: longer than a slow machine pauses between two appends."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
-    """Three brokers; what ingests attach is linked."""
+    """Three brokers that link the segments of ingests."""
     with running_cluster(tmp_path_factory.mktemp("ingest"), settings=LINKED, store=store) as running:
         yield running
 
@@ -71,7 +71,7 @@ def test_what_is_committed_at_any_broker_is_on_all_replicas_of_all_partitions(cl
 
         def attached(partition: int = partition) -> bool:
             mine, *others = logs(cluster, "spread", partition)
-            # One for each writer: the followers have linked their staged segments, too.
+            # One file for each writer: the followers have linked their staged segments, too.
             return list(mine) == [f"{0:020}.log", f"{40:020}.log"] and all(other == mine for other in others)
 
         until(attached)
@@ -97,7 +97,7 @@ def test_an_ingest_expires_everywhere_when_no_broker_takes_anything_of_it(cluste
     ingest.begin(2, ttl_ms=TTL_MS)
     begun, number = time.monotonic(), 0
     attempt = Attempt(0)
-    # To the leader of a partition other than the first: it must know that the ingest continues.
+    # Append to the leader of a partition other than the first: that broker must know that the ingest continues.
     while time.monotonic() < begun + 1.2 * TTL_MS / 1000:
         ingest.append(attempt, 2, values(f"part-{number}"))
         number += 1

@@ -1,4 +1,4 @@
-"""Whichever broker dies when, the records of an ingest are there once on all replicas, or not at all, and its client
+"""A broker dies at one step of an ingest. Afterwards the records are on all replicas once, or on none, and the client
 continues at the next leader."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BATCHES = 4
 
 
 class Dying:
-    """A cluster whose brokers each die where a test says."""
+    """A cluster whose brokers die at the steps that a test chooses."""
 
     def __init__(self, cluster: BrokerCluster, folder: Path) -> None:
         self.cluster = cluster
@@ -41,11 +41,11 @@ class Dying:
         step_file(self._folder, broker).write_text(step)
 
     def has_died(self, broker: int) -> bool:
-        """Whether it has."""
+        """Return whether the broker has died."""
         return self.cluster.brokers[broker].ended() is not None
 
     def bring_back(self, topic: str) -> None:
-        """All brokers run, and all replicas are in sync."""
+        """Start all brokers, and wait until all replicas are in sync."""
         for number, broker in self.cluster.brokers.items():
             step_file(self._folder, number).unlink(missing_ok=True)
             broker.ended()
@@ -56,7 +56,7 @@ class Dying:
 
 @pytest.fixture(scope="module")
 def dying(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Dying]:
-    """Three brokers; what ingests attach is linked."""
+    """Three brokers that link the segments of ingests."""
     folder = tmp_path_factory.mktemp("dying")
     module = ("tests.support.dying_cluster", str(folder))
     with running_cluster(folder, settings={"ingest.copy.bytes.max": "0"}, module=module, store=store) as running:
@@ -64,7 +64,7 @@ def dying(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Dy
 
 
 def staged(ingest: ClusterIngest) -> tuple[Attempt, list[list[str]]]:
-    """One attempt with records for each partition, and those records."""
+    """Stage one attempt with records for each partition; return the records."""
     attempt = Attempt(0)
     expected: list[list[str]] = [[] for _ in range(PARTITIONS)]
     for number in range(BATCHES):
@@ -76,9 +76,10 @@ def staged(ingest: ClusterIngest) -> tuple[Attempt, list[list[str]]]:
 
 
 def check_whole(dying: Dying, ingest: ClusterIngest, expected: list[list[str]]) -> None:
-    """Once, on all replicas, the same bytes; and nothing is left of the ingest."""
+    """Check that the records are on all replicas once, with the same bytes, and that no other files of the ingest are
+    left."""
     cluster, topic = dying.cluster, ingest.topic
-    # A new leader shows committed records only after its followers have fetched.
+    # A new leader shows committed records only after its followers have fetched them.
     until(lambda: records(cluster, topic, PARTITIONS) == expected)
     dying.bring_back(topic)
     for broker in cluster.brokers:
@@ -126,7 +127,7 @@ def test_a_controller_that_dies_around_the_decision(dying: Dying, step: str) -> 
     ingest.begin(1)
     attempt, expected = staged(ingest)
     for broker in dying.cluster.brokers:
-        # The faults apply to the controller; other brokers store nothing of an ingest.
+        # The faults apply to the controller, because other brokers store no state of an ingest.
         dying.dies(broker, step)
     with ThreadPoolExecutor(1) as beside:
         committing = beside.submit(ingest.commit, [attempt])
@@ -153,11 +154,11 @@ def test_leaders_are_killed_while_records_are_staged_and_while_followers_attach(
         if number == 3:
             dying.cluster.brokers[leader(dying.cluster, topic, 1)].kill()
         if number == 8:
-            # It lacks the records that were staged while it was down; another broker dies then.
+            # The broker lacks the records that were staged while it was down; another broker dies then.
             dying.bring_back(topic)
             dying.cluster.brokers[leader(dying.cluster, topic, 2)].kill()
     ingest.commit([attempt])
-    # The followers may not have linked everything: the leader of one partition dies at once.
+    # The followers may not have linked everything, because the leader of one partition dies at once.
     victim = leader(dying.cluster, topic, 0)
     dying.bring_back(topic)
     dying.cluster.brokers[victim].kill()

@@ -1,5 +1,5 @@
-"""Staged ingests while brokers are paused, replicas move, and disks are lost: each ingest ends, and its client learns
-how."""
+"""Staged ingests while brokers are paused, replicas move, and disks are lost: each ingest ends, and its client gets the
+outcome."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trouble(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 def on(trouble: Dying, topic: str, *replicas: int) -> None:
-    """A topic of one partition."""
+    """Create a topic with one partition."""
     with blocking.AdminClient({"bootstrap.servers": trouble.cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic(topic, replica_assignments={0: list(replicas)})])
     until(lambda: all(topic in names(trouble, number) for number in trouble.cluster.brokers))
@@ -46,7 +46,7 @@ def names(trouble: Dying, number: int) -> set[str]:
 
 
 def begun(trouble: Dying, topic: str, values: list[str], at: int = 1) -> tuple[ClusterIngest, Attempt]:
-    """An ingest with some records staged."""
+    """Begin an ingest and stage some records."""
     ingest = ClusterIngest(trouble.cluster, topic, "job")
     ingest.begin(at)
     attempt = Attempt(0)
@@ -59,15 +59,15 @@ def nothing_staged(trouble: Dying, number: int) -> bool:
 
 
 def lose_disk(trouble: Dying, number: int) -> None:
-    """After the broker has ended. With other directories it is a different broker, which can register only when the
-    session has ended."""
+    """Delete a broker's directories after it has ended. With new directories it counts as a different broker, which can
+    register only when the old session has ended."""
     await_unregistered(trouble.cluster, number)
     for each in trouble.cluster.brokers[number].data_dir.iterdir():
         shutil.rmtree(each) if each.is_dir() else each.unlink()
 
 
 def committed_but_lost(trouble: Dying, ingest: ClusterIngest, attempt: Attempt, at: int) -> None:
-    """However often the client asks; the ingest is over."""
+    """Check that every retry gets the same response: the ingest is over."""
 
     def committed() -> Any:
         with client(trouble.cluster, at) as connection:
@@ -86,7 +86,7 @@ def committed_but_lost(trouble: Dying, ingest: ClusterIngest, attempt: Attempt, 
 
 
 def next_job(trouble: Dying, topic: str) -> None:
-    """A client that retries gets it done."""
+    """Load the records again, as a client does that retries."""
     ingest = ClusterIngest(trouble.cluster, topic, "again")
     ingest.begin(1)
     attempt = Attempt(0)
@@ -97,7 +97,7 @@ def next_job(trouble: Dying, topic: str) -> None:
 
 @pytest.mark.checklist("R33")
 def test_what_its_only_replica_has_lost_is_not_waited_for(trouble: Dying) -> None:
-    """The commit is decided and a broker dies; it returns with an empty disk."""
+    """The commit is decided, the broker with the only replica dies, and it returns with an empty disk."""
     on(trouble, "single", 3)
     ingest, attempt = begun(trouble, "single", ["gone"])
     trouble.dies(3, "before attach")
@@ -114,7 +114,7 @@ def test_what_its_only_replica_has_lost_is_not_waited_for(trouble: Dying) -> Non
 
 
 def ask(trouble: Dying, ingest: ClusterIngest, attempt: Attempt) -> None:
-    """Until it is decided."""
+    """Retry the request until it is decided."""
 
     def decided() -> bool:
         with client(trouble.cluster, 1) as connection:
@@ -154,8 +154,8 @@ def test_what_all_in_sync_have_lost_ends_with_an_unclean_election(trouble: Dying
 @pytest.mark.checklist("R33")
 @pytest.mark.parametrize("role", ["follower", pytest.param("leader", marks=pytest.mark.slow)])
 def test_a_broker_is_paused_while_an_ingest_is_committed(trouble: Dying, role: str) -> None:
-    """A commit waits for it until it leaves the ISR, or another replica leads; when it resumes it gets everything, too.
-    """
+    """A commit waits for the paused broker until it leaves the ISR or another replica leads. When the broker resumes,
+    it gets all records, too."""
     topic = f"paused-{role}"
     on(trouble, topic, 2, 3, 1)
     ingest, attempt = begun(trouble, topic, ["a", "b"])
@@ -192,7 +192,7 @@ def test_replicas_move_while_records_are_staged(trouble: Dying) -> None:
 
 @pytest.mark.checklist("R33")
 def test_who_came_into_sync_between_staging_and_decision_leads_what_was_decided(trouble: Dying) -> None:
-    """The follower was down while records were staged. It is in sync again and has them. The leader dies before it
+    """The follower was down while records were staged. It is in sync again, and has them. The leader dies before it
     links anything, and the follower links its own copy."""
     on(trouble, "joined", 2, 3)
     trouble.cluster.brokers[3].kill()

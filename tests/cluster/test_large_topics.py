@@ -1,6 +1,5 @@
-"""Topics too large for one multi of ZooKeeper, and a controller that is killed in the middle of making and deleting
-them.
-"""
+"""Topics that are too large for one multi of ZooKeeper, and a controller that is killed while it creates or deletes
+them."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ class Large:
         self.partitions = partitions
 
     def killed_when(self, asks: Callable[[int], object], seen: Callable[[], object]) -> int:
-        """Has something done by way of the controller, and kills it when something is seen in the store; the broker
-        that is left."""
+        """Send a request through the controller, and kill the controller when the store shows a condition. Return the
+        other broker."""
         controller = self.brokers.controller()
 
         def ask() -> None:
@@ -52,7 +51,7 @@ class Large:
         return other
 
     def led(self, at: int) -> int:
-        """Partitions that have a leader."""
+        """Return the number of partitions with a leader."""
         return sum(one.leader_id > 0 for one in self.brokers.at(at).metadata(NAME).partitions)
 
     def data(self) -> bytes:
@@ -76,12 +75,12 @@ def _lives_and_dies(large: Large) -> None:
     left = large.killed_when(
         lambda at: brokers.at(at).try_create(NAME, large.partitions, replicas=2), lambda: large.store.exists(TOPIC)
     )
-    # A log that is not there may have been lost, until each that counts as in sync has said that it has none.
+    # A missing log may have been lost, until every replica in sync has reported that it has none.
     brokers.cluster.brokers[3 - left].start()
     until(lambda: large.led(left) == large.partitions)
     topic_id = brokers.at(left).metadata(NAME).topic_id
     until(lambda: all(large.led(number) == large.partitions for number in (1, 2)))
-    # The topic is dead and its name is free, with leftovers in the store.
+    # The topic is deleted and its name is free, but leftovers are in the store.
     left = large.killed_when(lambda at: brokers.at(at).delete(topic_id), lambda: b'"id"' not in large.data())
     until(lambda: brokers.at(left).metadata(NAME).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     again = brokers.at(left).create(NAME, 2)

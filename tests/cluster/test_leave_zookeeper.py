@@ -27,7 +27,7 @@ FROM = ("--from", "zookeeper")
 
 
 def of_quorum(broker: ClusterBroker, join: int | None) -> None:
-    """Give a broker the settings for the metadata quorum. `join`: the port of a broker for brokers."""
+    """Give a broker the settings for the metadata quorum. `join`: the inter-broker port of another broker."""
     for name in OF_ZOOKEEPER:
         broker.settings.pop(name)
     broker.settings |= {"metadata.store": "quorum", "controller.quorum.fetch.timeout.ms": "10000"}
@@ -36,7 +36,7 @@ def of_quorum(broker: ClusterBroker, join: int | None) -> None:
 
 
 def last_epochs(server: ZooKeeperServer) -> tuple[int, dict[tuple[str, int], int]]:
-    """The last transaction of ZooKeeper, and the leader epoch of each partition."""
+    """Return ZooKeeper's last transaction, and the leader epoch of each partition."""
     with zookeeper_client(server.address) as client:
         running, leaders = 0, {}
         for number in client.get_children(znodes.RUNNING):

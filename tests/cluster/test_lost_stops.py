@@ -1,6 +1,5 @@
-"""Brokers that carry out no StopReplica: what LeaderAndIsr alone makes of their replicas of deleted topics, and how
-often the controller repeats the order. Holds for clusters on ZooKeeper, where controllers send these messages.
-"""
+"""Brokers that execute no StopReplica: what their replicas of deleted topics become by LeaderAndIsr alone, and how
+often the controller repeats the order. Only for clusters on ZooKeeper, in which controllers send these messages."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ class Lossy(Everywhere):
 
     @contextmanager
     def losing(self, *numbers: int) -> Iterator[None]:
-        """These brokers carry out no StopReplica."""
+        """Let these brokers execute no StopReplica within the block."""
         files = [self._folder / f"loses-{number}" for number in numbers]
         for file in files:
             file.touch()
@@ -52,14 +51,15 @@ class Lossy(Everywhere):
                 file.unlink()
 
     def replicated(self, name: str, *replicas: list[int]) -> Uuid:
-        """A topic with a record on every replica of partition 0, all of them in sync."""
+        """Create a topic whose replicas of partition 0 all have a record and are in sync."""
         topic_id = self.at(replicas[0][0]).create_on(name, *replicas)
         self.written(name, "old")
         until(lambda: self.isr(name, self.controller()) == set(replicas[0]))
         return topic_id
 
     def announced(self, number: int, topic_id: Uuid) -> str:
-        """The partitions whose removal a broker announces at WARN, with the deadline that the settings imply."""
+        """Return the partitions whose removal a broker announces at WARN. Check the announced deadline against the
+        settings."""
         for line in self.cluster.brokers[number].console.read_text().splitlines():
             found = re.search(r" WARN .*partitions (\S+) will be removed from disk after (\S+)", line)
             if found is None or str(topic_id) not in line:
@@ -72,7 +72,7 @@ class Lossy(Everywhere):
 
 @pytest.fixture(scope="module")
 def lossy(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Lossy]:
-    """Three brokers; each test leaves them up and obedient."""
+    """Three brokers; every test leaves them running and without the fault."""
     folder = tmp_path_factory.mktemp("lossy")
     module = ("tests.cluster.hears", str(folder))
     with running_cluster(folder, settings=SETTINGS, module=module, store=store) as cluster:
@@ -107,7 +107,7 @@ def test_an_incremental_request_alone_replaces_the_earlier_incarnation(lossy: Lo
 
 @pytest.mark.checklist(5, 6, 7, 65, 66, 69, 70, 78, 79, 124, "X38", "R30", "A4")
 def test_the_first_full_request_alone_settles_what_a_broker_missed(lossy: Lossy) -> None:
-    """Cover a deleted topic, a topic re-created on another broker, and a replica that was reassigned."""
+    """The test covers a deleted topic, a topic re-created on another broker, and a replica that was reassigned."""
     controller = lossy.controller()
     away, third = sorted({1, 2, 3} - {controller})
     gone = lossy.replicated("gone", [controller, away], [away, controller])
@@ -130,7 +130,8 @@ def test_the_first_full_request_alone_settles_what_a_broker_missed(lossy: Lossy)
 
 @pytest.mark.checklist(66, 70, 117, 125, "X20", "B1")
 def test_the_full_request_of_the_next_controller_alone_settles_a_deletion(lossy: Lossy) -> None:
-    """The controller dies before any broker has executed its StopReplica; the next controller's is lost, too."""
+    """The controller dies before any broker has executed its StopReplica; the next controller's StopReplica is lost,
+    too."""
     controller = lossy.controller()
     others = sorted({1, 2, 3} - {controller})
     doomed = lossy.replicated("doomed", others)
@@ -149,7 +150,7 @@ def test_the_full_request_of_the_next_controller_alone_settles_a_deletion(lossy:
 
 @pytest.mark.checklist(114, 122, "R11")
 def test_a_stop_that_fails_is_repeated_after_a_while(lossy: Lossy) -> None:
-    """Until it is carried out, by the same life of the broker."""
+    """The controller repeats the order until the same run of the broker executes it."""
     controller = lossy.controller()
     deaf, third = sorted({1, 2, 3} - {controller})
     pid = lossy.cluster.brokers[deaf].pid
@@ -182,7 +183,7 @@ def test_a_stop_that_always_fails_is_given_up_and_settled_by_the_next_start(loss
         for topic_id in (first, second):
             assert lossy.at(controller).delete(topic_id).error_code == 0
             until(lambda topic_id=topic_id: given_up(topic_id))
-        # The second one took several times the pause between two orders.
+        # While the second deletion was repeated and given up, the first one got no further order.
         assert len(lossy.heard(deaf).said("StopReplicaRequest", first)) == 1 + RETRIES_MAX
         lossy.cluster.brokers[deaf].restart()
         until(lambda: [len(lossy.staged(deaf, one)) for one in (first, second)] == [1, 1])

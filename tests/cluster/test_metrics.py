@@ -37,7 +37,7 @@ def cluster(store: Store) -> Iterator[Cluster]:
 
 
 def _from(partition: int) -> list[int]:
-    """Replicas 1, 2, 3 turned around, so that each broker leads one partition."""
+    """Return the replicas 1, 2, 3, rotated so that each broker leads one partition."""
     return [(partition + step) % 3 + 1 for step in range(3)]
 
 
@@ -52,7 +52,7 @@ def scrape(broker: ClusterBroker) -> dict[str, float]:
 
 
 def total(cluster: Cluster, name: str) -> float:
-    """Over all brokers that run."""
+    """Return the sum over all running brokers."""
     return sum(scrape(broker)[name] for broker in cluster.brokers.values() if broker.running)
 
 
@@ -110,7 +110,7 @@ def test_a_broker_is_killed_and_comes_back(cluster: Cluster) -> None:
 
 
 def test_the_table_of_names_is_true_of_a_cluster(cluster: Cluster, store: Store) -> None:
-    """docs/metrics.md: nothing is shown that is not there, and what clusters on this store alone have is shown."""
+    """docs/metrics.md lists every metric that is shown, and every metric of clusters with this store is shown."""
     rows = re.findall(r"^\| `([a-z0-9_]+)` \| (\w*) ?\|", (ROOT / "docs/metrics.md").read_text(), re.M)
     of_clusters = {name for name, where in rows if where in ("cluster", store)}
     assert len(of_clusters) >= 10

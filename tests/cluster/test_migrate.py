@@ -45,14 +45,14 @@ asyncio.run(migrate(load_config(None, sys.argv[2:]).config, told))
 
 
 def commands(broker: str, *arguments: str) -> Any:
-    """A command's JSON."""
+    """Return the JSON output of a command."""
     done = CliRunner().invoke(cli, [*arguments, "--json", "--bootstrap-server", broker])
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
 
 def known(bootstrap: str) -> dict[str, Any]:
-    """Everything that has to outlive the move."""
+    """Return all metadata that the migration must preserve."""
     deletions: Any = []
 
     def all_are_staged() -> bool:
@@ -136,7 +136,7 @@ def dies(cluster: Cluster, data: Path, step: str) -> None:
 
 
 def refusal(broker: pybroker.Broker) -> str:
-    """Why it does not start."""
+    """Return the reason why the broker does not start."""
     with pytest.raises(BrokerProcessError) as problem:
         broker.start()
     return str(problem.value)
@@ -155,9 +155,9 @@ def test_one_node_becomes_a_cluster(tmp_path: Path) -> None:
 
         for step in STEPS[:3]:
             dies(cluster, data, step)
-            # ZooKeeper is refused, also by other brokers: missing topics would look deleted.
+            # All brokers refuse this ZooKeeper: missing topics would look deleted.
             assert "metadata to this ZooKeeper is not complete" in refusal(cluster.brokers[2])
-        # Until the seal the broker may run alone, and the next run copies its later changes, too.
+        # Until the seal, the broker may run alone, and the next run also copies its later changes.
         with alone:
             commands(alone.bootstrap, "topics", "create", "meanwhile")
             commands(alone.bootstrap, "topics", "delete", "meanwhile")

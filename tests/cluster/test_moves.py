@@ -77,8 +77,8 @@ def test_three_replicas_do_not_fit_on_two_brokers(cluster: Cluster) -> None:
 
 
 def test_a_broker_is_drained_and_comes_back_into_use(cluster: Cluster) -> None:
-    """With internal topics as after a migration: `health` is red until `balance` has raised their replication factor.
-    """
+    """Internal topics are as after a migration: `health` reports problems until `balance` has raised their replication
+    factor."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         alone = {TopicPartition(OFFSETS, number): [1 + number % 2] for number in range(4)}
         admin.alter_partition_reassignments(alone).all()
@@ -99,20 +99,20 @@ def test_a_broker_is_drained_and_comes_back_into_use(cluster: Cluster) -> None:
     assert all(each["removing"] == [3] and 3 not in each["to"] for each in plan["partitions"])
     assert plan["bytes"] > 0
     assert replicas(cluster) == before
-    # Without an answer nothing is done.
+    # Without confirmation the command changes nothing.
     refused = run(cluster, "cluster", "drain", "3", code=1)
     assert "replicas to copy" in refused.output
     assert replicas(cluster) == before
 
     assert "Moved." in run(cluster, "cluster", "drain", "3", "--yes", "--wait", "--timeout", "120").stdout
-    # The command has asked the controller; this broker may learn of the change a moment later.
+    # The command has asked the controller; this broker may apply the change a moment later.
     until(lambda: 3 not in on_each(cluster) and all(len(found) == 2 for found in replicas(cluster)))
     assert run(cluster, "cluster", "drain", "3", "--yes").stdout == "All replicas are already in place.\n"
     assert read(cluster) == set(RECORDS)
 
     done = document(run(cluster, "cluster", "balance", "--yes", "--wait", "--json"))
     assert done["executed"] is True
-    # Six partitions with two replicas on three brokers, four with three.
+    # There are six partitions with two replicas on three brokers, and four with three.
     until(lambda: set(on_each(cluster).values()) == set(on_each(cluster, OFFSETS).values()) == {4})
     cluster.settle()
     until(lambda: run_health(cluster) == 0)

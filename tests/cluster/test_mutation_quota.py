@@ -17,7 +17,7 @@ from tests.support.cluster import SESSION_MS, until
 from tests.wire.client import WireClient
 
 RATE = 0.01
-"""One partition in a hundred seconds: a client's debt is not paid off while a test runs."""
+"""One partition per hundred seconds: a client stays over its quota for the whole test."""
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +28,14 @@ def cluster(store: Store) -> Iterator[Cluster]:
 
 
 def bounded(cluster: Cluster, client_id: str, **names: str) -> None:
-    """The client has that quota, at each broker."""
+    """Set the client's quota; on return each broker has applied it."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         entity = QuotaEntity(**names) if names else QuotaEntity(client_id=client_id)
         admin.alter_client_quotas({entity: {"controller_mutation_rate": RATE}}).all()
 
 
 def ask(cluster: Cluster, broker: int, client_id: str, request: Any, version: int) -> Any:
-    """On its own connection: the broker does not read from a throttled client."""
+    """Use a separate connection: the broker does not read from a throttled client."""
     with WireClient(cluster.brokers[broker].port, client_id=client_id) as wire:
         return wire.call(request, version)
 
@@ -111,7 +111,7 @@ def test_what_is_not_done_costs_nothing(cluster: Cluster) -> None:
         assert (codes(tried), tried.throttle_time_ms) == ([0], 0)
         unknown = ask(cluster, broker, "clumsy", deletion("unknown"), 5)
         assert [one.error_code for one in unknown.responses] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    # A request is served as far as the quota goes.
+    # The items of a request succeed as long as the quota allows.
     both = ask(cluster, 2, "clumsy", creation("taken", "served", "late"), 7)
     assert {one.name: one.error_code for one in both.topics} == {
         "taken": ErrorCode.TOPIC_ALREADY_EXISTS,

@@ -31,12 +31,12 @@ def test_replicas_of_dead_brokers_are_offline_and_no_others(cluster: BrokerClust
     for name in ("led", "left"):
         brokers.written(name, "before")
         until(lambda name=name: offline(cluster, name, controller) == [[]])  # type: ignore[misc]
-    # A dead follower.
+    # A follower is dead.
     cluster.brokers[second].kill()
     until(lambda: brokers.isr("left", controller) == {first})
     until(lambda: brokers.isr("led", controller) == {controller, first})
     assert offline(cluster, "led", controller) == offline(cluster, "left", controller) == [[second]]
-    # Without a leader; the replica that is back is alive, and was not in sync.
+    # A partition has no leader. The replica that is back is alive, but was not in sync.
     cluster.brokers[first].kill()
     until(lambda: at.metadata("left").partitions[0].leader_id == -1)
     assert offline(cluster, "left", controller) == [[first, second]]

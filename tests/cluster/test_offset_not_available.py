@@ -31,7 +31,7 @@ def network(tmp_path: object) -> Iterator[Network]:
 
 
 def listed(broker: ClusterBroker, timestamp: int, version: int = 7, isolation: int = 0) -> tuple[int, int]:
-    """Error code and offset."""
+    """Return error code and offset."""
     wanted = m.ListOffsetsRequest_ListOffsetsPartition(
         partition_index=0, current_leader_epoch=-1, timestamp=timestamp, max_num_offsets=1
     )

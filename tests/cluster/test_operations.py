@@ -1,4 +1,4 @@
-"""An operator's view of a broken cluster: `pybroker cluster describe | health`."""
+"""A broken cluster as operators see it: `pybroker cluster describe | health`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ONE = {"min.insync.replicas": "1"}
 
 
 def run(cluster: Cluster, verb: str, *options: str, ask: int = 1) -> Result:
-    """The command, to one broker."""
+    """Run the command against one broker."""
     address = cluster.brokers[ask].bootstrap
     result = CliRunner().invoke(cli, ["cluster", verb, "--bootstrap-server", address, *options])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.output
@@ -46,7 +46,7 @@ def described(cluster: Cluster, ask: int = 1) -> Any:
 
 
 def problems(cluster: Cluster, ask: int = 1) -> list[str]:
-    """The lines of health."""
+    """Return the lines of `health`."""
     result = run(cluster, "health", ask=ask)
     lines = result.stdout.splitlines()
     assert (result.exit_code == 0) == lines[0].startswith("healthy: ")
@@ -81,7 +81,7 @@ def test_what_is_being_deleted_where(cluster: Cluster) -> None:
         return only
 
     until(lambda: replica()["state"] == "staged")
-    # The broker that has the data reports its size, whichever broker is asked first.
+    # The size comes from the broker that has the data, whichever broker gets the request.
     assert (replica()["broker"], replica()["partition"]) == (3, 0)
     assert replica()["bytes"] is not None
     assert "3:staged:" in run(cluster, "describe").stdout
@@ -125,7 +125,7 @@ def test_a_broker_that_is_dead(cluster: Cluster) -> None:
 
 
 def test_a_dead_machine_is_replaced(cluster: Cluster) -> None:
-    """Same id, empty disks: the broker copies its data from the others."""
+    """The broker returns with the same id and empty disks, and copies its data from the others."""
     with blocking.Producer({"bootstrap.servers": cluster.bootstrap}) as producer:
         for number in range(30):
             producer.send("orders", b"%d" % number, partition=number % 3)

@@ -1,5 +1,5 @@
-"""A broker's reaction to late, incomplete or wrong orders of a controller: its replicas stay in service unless an order
-proves that they must go."""
+"""Reactions of a broker to late, incomplete or wrong orders of a controller: its replicas stay in service unless an
+order proves that they must be removed."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ DELETED = -2
 
 
 class Ordered(Everywhere):
-    """Brokers, one of which gets messages that no controller sends."""
+    """Brokers, one of which gets messages from the test that no controller sends."""
 
     def __init__(self, cluster: Any, state: ClusterState) -> None:
         super().__init__(cluster)
         self.state = state
 
     def roles(self) -> tuple[int, int]:
-        """The controller and the broker that gets the messages."""
+        """Return the controller, and the broker that gets the messages."""
         until(lambda: self.state.brokers() == {1, 2, 3} and self.state.controller() is not None)
         controller = self.state.controller()
         assert controller is not None
         return controller, min({1, 2, 3} - {controller})
 
     def led_by(self, number: int, name: str, partitions: int = 1) -> Uuid:
-        """A topic with replicas everywhere, and a record."""
+        """Create a topic with a leader, a replica on every broker, and a record."""
         others = sorted({1, 2, 3} - {number})
         topic_id = self.at(number).create_on(name, *[[number, *others]] * partitions)
         self.written(name, "kept")
@@ -50,8 +50,8 @@ class Ordered(Everywhere):
         return topic_id
 
     def tell(self, number: int, order: Any, *, epoch: int = 0, life: int = 0) -> Any:
-        """Send as the current controller. `epoch` and `life`: how much older the controller epoch and the receiver's
-        broker epoch are."""
+        """Send a message as the current controller. `epoch` and `life`: how much older the message's controller epoch
+        and broker epoch are than the current ones."""
         order.controller_id = self.state.controller()
         order.controller_epoch = self.state.controller_epoch() - epoch
         order.broker_epoch = self.state.life(number) - life
@@ -60,7 +60,7 @@ class Ordered(Everywhere):
             return client.call(order, version)
 
     def lives_on(self, number: int, name: str) -> None:
-        """The broker leads it, everybody has it, nothing waits for its removal anywhere."""
+        """Check that the broker still leads the topic, all brokers have it, and no broker has staged data."""
         assert self.at(number).produce(name, "more").error_code == 0
         until(lambda: self.isr(name, number) == {1, 2, 3})
         assert self.at(number).read(name)[0] == "kept"
@@ -70,7 +70,7 @@ class Ordered(Everywhere):
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Ordered]:
-    """Three; each test leaves them up."""
+    """Three brokers; every test leaves them running."""
     settings = {"auto.leader.rebalance.enable": "false"}
     with (
         running_cluster(tmp_path_factory.mktemp("orders"), settings=settings, store=store) as cluster,
@@ -116,7 +116,7 @@ def codes(answer: Any) -> Sequence[int]:
 
 @pytest.mark.checklist("A13", "B2", "B14", "R27")
 def test_what_an_earlier_controller_has_said_or_was_said_to_an_earlier_life(brokers: Ordered) -> None:
-    """FULL, which would leave nothing, and the others: refused as a whole, whichever of them comes late."""
+    """Late messages of each type, including a FULL one without partitions, are refused as a whole."""
     controller, told = brokers.roles()
     topic_id = brokers.led_by(told, "late")
     before = brokers.state.controller_epoch()
@@ -136,7 +136,7 @@ def test_what_an_earlier_controller_has_said_or_was_said_to_an_earlier_life(brok
 
 @pytest.mark.checklist("B14", "R27")
 def test_what_is_said_to_an_earlier_life_before_the_next_one_has_registered(brokers: Ordered, tmp_path: Path) -> None:
-    """A controller that has not noticed the failure yet continues to send the broker its messages."""
+    """A controller that has not noticed the failure yet continues to send messages to the earlier broker epoch."""
     controller, told = brokers.roles()
     topic_id = brokers.led_by(controller, "between")
     life, epoch = brokers.state.life(told), brokers.state.controller_epoch()
@@ -159,8 +159,8 @@ def test_what_is_said_to_an_earlier_life_before_the_next_one_has_registered(brok
 
 @pytest.mark.checklist(64, "A11", "A14", "A15", "R30", "X37", "D5")
 def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
-    """INCREMENTAL, without a type, and of an unknown type; and a FULL that contradicts the controller's other messages.
-    """
+    """The messages: INCREMENTAL ones, ones without a type and of an unknown type, and a FULL one that contradicts the
+    controller's other messages."""
     _, told = brokers.roles()
     brokers.led_by(told, "unnamed")
     for kind in (INCREMENTAL, 0, 7, -1, FULL):
@@ -184,7 +184,7 @@ def test_orders_with_another_id_and_with_none(brokers: Ordered) -> None:
     assert file.read_bytes() == written
     assert str(topic_id) in written.decode()
     brokers.lives_on(told, "own")
-    # Without a stored id and without records, the order's id counts: it is written before the partition is served.
+    # If the disk has no id and no records, the order's id counts: it is written before the partition is served.
     lacks = brokers.at(told).create_on("unwritten", [told])
     file = brokers.cluster.brokers[told].data_dir / "unwritten-0" / "partition.metadata"
     brokers.cluster.brokers[told].stop()
@@ -197,7 +197,7 @@ def test_orders_with_another_id_and_with_none(brokers: Ordered) -> None:
 
 @pytest.mark.checklist(86, "A18")
 def test_an_order_to_delete_comes_after_the_next_incarnation(brokers: Ordered) -> None:
-    """By id, whatever name it had."""
+    """The order deletes by topic id, whatever name the topic had."""
     _, told = brokers.roles()
     old = brokers.led_by(told, "again")
     assert brokers.at(told).delete(old).error_code == 0
@@ -210,7 +210,7 @@ def test_an_order_to_delete_comes_after_the_next_incarnation(brokers: Ordered) -
 
 
 def by_id(answer: Any) -> list[tuple[Uuid, list[tuple[int, int]]]]:
-    """Topic ids of an answer, with its partitions and their error codes."""
+    """Return the topic ids of a response, with their partitions and error codes."""
     return [
         (topic.topic_id, [(one.partition_index, one.error_code) for one in topic.partition_errors])
         for topic in answer.topics
@@ -219,7 +219,7 @@ def by_id(answer: Any) -> list[tuple[Uuid, list[tuple[int, int]]]]:
 
 @pytest.mark.checklist(51, 52, 74, 75, 76, 77, 85, 86, "X5")
 def test_answers_name_each_topic_by_its_id(brokers: Ordered) -> None:
-    """On the wire: ids group the partitions, in the order of the request; there are no names."""
+    """In the response, topic ids group the partitions, in the order of the request; there are no names."""
     _, told = brokers.roles()
     first, second, unknown = brokers.led_by(told, "first", 2), brokers.led_by(told, "second"), Uuid.random()
     states = topic_state("first", first, told, 0, 2), topic_state("second", unknown, told, 0)
@@ -237,7 +237,7 @@ def test_answers_name_each_topic_by_its_id(brokers: Ordered) -> None:
 @pytest.mark.checklist(71, 72, 78, 128, "R10", "X26")
 @pytest.mark.parametrize("kind", [INCREMENTAL, FULL], ids=["incremental", "full"])
 def test_a_leader_epoch_above_all_local_ones_proves_a_successor(brokers: Ordered, kind: int) -> None:
-    """Whatever the type: the old replica is staged, the new one is created, without an error."""
+    """For every type of message, the old replica is staged and the new one is created, without an error."""
     _, told = brokers.roles()
     name = f"succeeded-{kind}"
     old, new = brokers.led_by(told, name), Uuid.random()

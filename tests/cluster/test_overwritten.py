@@ -19,7 +19,7 @@ EACH = 15
 
 
 def alter(broker: ClusterBroker, name: str, operation: int, setting: str, value: str) -> int:
-    """One setting of a topic; the error code."""
+    """Change one setting of a topic; return the error code."""
     change = m.IncrementalAlterConfigsRequest_AlterableConfig(
         name=setting, config_operation=operation, value=value
     )
@@ -73,8 +73,8 @@ def test_what_is_appended_through_two_brokers_at_once_all_holds(cluster: BrokerC
 
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: a znode is written past the controller")
 def test_somebody_writes_past_the_controller(cluster: BrokerCluster) -> None:
-    """The controller no longer knows the state of the store. A controller that reads it again decides; no broker stops.
-    """
+    """The controller no longer knows the state of the store. A controller that has read the store again decides; no
+    broker stops."""
     made(cluster, "overwritten")
     broker = cluster.brokers[1]
     assert alter(broker, "overwritten", SET, "retention.ms", "1000") == 0

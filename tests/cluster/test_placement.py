@@ -30,7 +30,7 @@ RACKS = {1: "a", 2: "a", 3: "b", 4: "b"}
 
 
 def furnish(broker: ClusterBroker) -> None:
-    """Two disks, in its rack."""
+    """Give a broker two disks and its rack."""
     disks = ",".join(str(broker.folder / name) for name in ("one", "two"))
     broker.settings |= {"broker.rack": RACKS[broker.broker_id], "log.dirs": disks}
 
@@ -76,7 +76,7 @@ def test_new_partitions_go_where_they_are_wanted(cluster: BrokerCluster, admin: 
 
 
 def disks(admin: blocking.AdminClient, topic: str) -> dict[int, tuple[str, ...]]:
-    """Broker → the disks that have the topic's first partition; a copy under way has a "+"."""
+    """Return broker → disks with the topic's first partition; a copy in progress has a "+"."""
     return {
         broker: tuple(
             sorted(
@@ -99,25 +99,25 @@ def test_each_broker_tells_and_moves_what_its_own_disks_have(
             producer.enqueue("disks", b"%04d" % number * 1000, partition=0)
     before = disks(admin, "disks")
     assert {broker: len(found) for broker, found in before.items()} == {1: 1, 2: 0, 3: 1, 4: 0}
-    # The tool asks each broker.
+    # Kafka's tool sends the request to each broker.
     said = run_tool("kafka-log-dirs", ["--bootstrap-server", cluster.bootstrap, "--describe", "--topic-list", "disks"])
     told = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
     found = {
         one["broker"]: sum(len(directory["partitions"]) for directory in one["logDirs"]) for one in told["brokers"]
     }
     assert found == {1: 1, 2: 0, 3: 1, 4: 0}
-    # A copy that is throttled can be seen; the rate counts as soon as it is changed.
+    # A throttled copy can be observed; a changed rate takes effect at once.
     rate = "replica.alter.log.dirs.io.max.bytes.per.second"
     leader = ConfigResource(ConfigResourceType.BROKER, "1")
     admin.incremental_alter_configs({leader: [AlterConfigOp(rate, "1000")]})
     where = TopicPartition("disks", 0)
     other = {broker: "two" if found == ("one",) else "one" for broker, found in before.items() if found}
-    # The broker confirms it itself: it must not move the replica earlier.
+    # Only the broker itself confirms the new rate; before that, the replica must not move.
     until(lambda: admin.describe_configs([leader]).all()[leader][rate].value == "1000")
     admin.alter_replica_log_dirs(
         {(where, broker): str(cluster.brokers[broker].folder / name) for broker, name in other.items()}
     )
-    # The follower's replica moves at once, the leader's when it may.
+    # The follower's replica moves at once, the leader's when its throttle allows it.
     until(lambda: disks(admin, "disks")[3] == (other[3],))
     until(lambda: disks(admin, "disks")[1] == tuple(sorted((*before[1], other[1] + "+"))))
     admin.incremental_alter_configs({leader: [AlterConfigOp(rate, None, OpType.DELETE)]})
@@ -127,7 +127,7 @@ def test_each_broker_tells_and_moves_what_its_own_disks_have(
 
 
 def test_kafkas_tools_say_and_change_what_each_broker_has(cluster: BrokerCluster, admin: blocking.AdminClient) -> None:
-    """kafka-topics and kafka-configs, of which the others of Kafka's tools are in their subjects' tests."""
+    """The tools are kafka-topics and kafka-configs. The tests of other subjects use the rest of Kafka's tools."""
 
     def tool(name: str, *arguments: str) -> str:
         return run_tool(name, ["--bootstrap-server", cluster.bootstrap, *arguments])
@@ -141,7 +141,7 @@ def test_kafkas_tools_say_and_change_what_each_broker_has(cluster: BrokerCluster
         shown = tool("kafka-topics", "--describe", "--under-replicated-partitions", "--topic", "tooled")
         return re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: (\S+)\s+Isr: (\S+)", shown)
 
-    # The broker that the tool asks may learn of it later than others.
+    # The broker to which the tool sends its request may apply the change later than others.
     until(lambda: under_replicated() == [("1", "2", "4,2", "2"), ("2", "2", "2,4", "2")])
     cluster.brokers[4].start()
     until(lambda: [one.isr for one in shown_by(admin, "tooled")] == [{1, 3}, {2, 4}, {2, 4}])
@@ -154,7 +154,7 @@ def test_kafkas_tools_say_and_change_what_each_broker_has(cluster: BrokerCluster
 
 
 class Shown(NamedTuple):
-    """A partition."""
+    """A partition as the tool prints it."""
 
     leader: int | None
     isr: set[int]

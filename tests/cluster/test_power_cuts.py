@@ -1,5 +1,5 @@
-"""Machines lose power, and disks are lost: nothing that was acknowledged goes with one of several replicas, and a
-broker that has lost something does not pass for one that has everything."""
+"""Machines lose power, and disks are lost. No acknowledged record is lost while another replica has it, and a broker
+that has lost records is not treated as complete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ REPLICAS = [2, 3, 1]
 
 
 class Machines:
-    """Three brokers, each on a disk that can lose its power; where none can be mounted, the process is killed only."""
+    """Three brokers, each on a disk that can lose its power. If no such disk can be mounted, the process is only
+    killed."""
 
     def __init__(self, cluster: BrokerCluster, disks: dict[int, LoopDisk]) -> None:
         self.cluster = cluster
@@ -67,7 +68,7 @@ class Machines:
 def machines(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, store: Store
 ) -> Iterator[Machines]:
-    """In each flush mode."""
+    """The machines, in each flush mode."""
     folder = tmp_path_factory.mktemp(f"power-{request.param}")
     disks = {number: LoopDisk(folder / f"disk-{number}", 200) for number in (1, 2, 3)} if can_mount() else {}
 
@@ -145,7 +146,7 @@ def test_all_machines_lose_power_at_once(machines: Machines) -> None:
 
 @pytest.mark.checklist("C2", "R29")
 def test_all_machines_lose_power_while_all_are_written_to(machines: Machines) -> None:
-    """Each broker leads a partition and follows two, and the last writes are only in their journals."""
+    """Each broker leads a partition and follows two. The last writes are only in the disks' journals."""
     if flush_mode(machines) == "os":
         pytest.skip("what was not flushed may be gone in this mode")
     writers = {}
@@ -172,8 +173,8 @@ def test_all_machines_lose_power_while_all_are_written_to(machines: Machines) ->
 
 @pytest.mark.checklist("R29", "C7")
 def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machines) -> None:
-    """Both replicas were in sync. The first that returns has lost the end of its log in the power cut (os mode): it
-    does not lead before the other one is back, and has all records then."""
+    """Both replicas were in sync. The first that returns has lost the end of its log in the power cut (os mode). It
+    does not become leader before the other one is back, and then has all records."""
     if flush_mode(machines) == "commit":
         pytest.skip("what is in sync is on disk in this mode")
     create(machines.cluster, "shorter", [3, 2])
@@ -181,13 +182,13 @@ def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machine
     produce_as_leader(machines.cluster.brokers[3], "shorter", "last")
     whole = same_logs(machines.cluster, "shorter")
     machines.cluster.kill()
-    # Whatever the kernel has written by then.
+    # The log ends with what the kernel had written by then.
     (log,) = (machines.cluster.brokers[3].data_dir / "shorter-0").glob("*.log")
     log.write_bytes(whole[: len(whole) // 2])
     machines.cluster.brokers[3].boot_id = "another boot"
     machines.cluster.brokers[1].start()
     machines.cluster.brokers[3].start()
-    # While the other one is still registered, it counts as alive and may be elected.
+    # While the other replica's broker is still registered, it counts as alive and may be elected.
     until(lambda: (state(machines.cluster, "shorter").isr, state(machines.cluster, "shorter").leader) == ({2}, -1))
     machines.cluster.brokers[2].start()
     assert same_logs(machines.cluster, "shorter") == whole
@@ -195,8 +196,8 @@ def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machine
 
 
 def lose_disk(machines: Machines, number: int) -> None:
-    """After the broker has ended. With other directories it is a different broker, which can register only when the
-    session has ended."""
+    """Delete a broker's directories after it has ended. With new directories it counts as a different broker, which can
+    register only when the old session has ended."""
     await_unregistered(machines.cluster, number)
     broker = machines.cluster.brokers[number]
     for each in broker.data_dir.iterdir():
@@ -222,7 +223,7 @@ def test_an_empty_disk_does_not_lead_what_only_it_had(machines: Machines) -> Non
     until(lambda: line in machines.cluster.brokers[3].console.read_text())
     machines.cluster.brokers[2].start()
     assert b"kept" in log_of(machines.cluster.brokers[2], name)
-    # Also not after its next start, which finds the same disk.
+    # The same holds after its next start, which finds the same disk.
     machines.cluster.brokers[3].restart(crash=True)
     machines.cluster.brokers[3].restart()
     assert state(machines.cluster, name).leader == -1
@@ -236,7 +237,8 @@ def test_an_empty_disk_does_not_lead_what_only_it_had(machines: Machines) -> Non
 
 @pytest.mark.checklist("R29")
 def test_an_empty_disk_is_filled_by_the_others(machines: Machines) -> None:
-    """It was in sync and does not lead before it has all records again, although it is the preferred leader."""
+    """The broker was in sync, but does not lead before it has all records again, although it is the preferred
+    leader."""
     name = f"filled-{flush_mode(machines)}"
     create(machines.cluster, name, REPLICAS)
     for number in range(5):

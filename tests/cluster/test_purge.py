@@ -1,5 +1,5 @@
-"""Purging over brokers: running brokers remove the data at once, a broker that was down when it returns; and every
-broker reports the same remaining data."""
+"""Purges in a cluster: running brokers remove the data at once, a stopped broker when it returns. All brokers report
+the same remaining data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def staged(broker: ClusterBroker, topic_id: Uuid) -> list[Path]:
 
 
 def parts(brokers: Everywhere, at: int, topic_id: Uuid) -> dict[int, tuple[str, int]]:
-    """State and bytes of each broker's part of a topic with one partition, as a broker reports them."""
+    """Return state and bytes of each broker's part of a topic with one partition, as one broker reports them."""
     (found,) = brokers.at(at).deletions(topic_id)
     return {one.broker_id: (one.state, one.size_bytes) for one in found.partitions}
 
@@ -48,7 +48,7 @@ def test_every_broker_tells_what_all_hold(brokers: Everywhere) -> None:
         assert all(size > 5_000 for _, size in parts(brokers, at, topic_id).values())
         assert found.size_bytes == sum(one.size_bytes for one in found.partitions) > 15_000
         assert 0 < found.remaining_ms <= 4 * 3_600_000
-    # One broker has removed its part: every other broker reports that.
+    # One broker has removed its part, and every other broker reports that.
     process = brokers.cluster.brokers[hasty]
     process.settings["delete.topic.delay.ms"] = "0"
     second = brokers.create("hasty")
@@ -77,7 +77,7 @@ def test_a_broker_that_was_down_purges_when_it_is_back(brokers: Everywhere) -> N
     until(lambda: brokers.isr("purged", controller) == {1, 2, 3})
     process.kill()
     until(lambda: away not in brokers.live(controller))
-    # Any broker takes the deletion and the purge.
+    # Any broker accepts the deletion and the purge.
     assert brokers.at(other).delete(topic_id).error_code == 0
     assert brokers.at(other).purge(topic_id).error_code == 0
     for number in (controller, other):
@@ -86,7 +86,7 @@ def test_a_broker_that_was_down_purges_when_it_is_back(brokers: Everywhere) -> N
     assert (process.data_dir / "purged-0").exists()
     answer = brokers.at(controller).undelete(topic_id)
     assert (answer.error_code, "purged it at" in answer.error_message) == (ErrorCode.UNKNOWN_TOPIC_ID, True)
-    # A new topic has the name meanwhile, and is not touched.
+    # A new topic has the name meanwhile; the purge does not affect it.
     assert brokers.at(controller).create_on("purged", [controller, other]) != topic_id
     brokers.written("purged", "new", at=controller)
     process.start()

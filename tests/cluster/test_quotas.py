@@ -17,7 +17,7 @@ from tests.support.cluster import SESSION_MS, until
 from tests.wire.client import WireClient
 
 RATE = 10 * KILOBYTE
-"""Ten seconds' bytes come at once."""
+"""The burst: ten seconds' worth of bytes is accepted at once."""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def cluster(store: Store) -> Iterator[Cluster]:
 
 
 def topics_led_by(cluster: Cluster, name: str) -> dict[int, str]:
-    """Broker → a topic that only it has."""
+    """Return broker → a topic that only this broker leads."""
     made = {broker: f"{name}-{broker}" for broker in cluster.brokers}
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic(each, replica_assignments={0: [broker]}) for broker, each in made.items()]).all()
@@ -44,7 +44,7 @@ def connected(cluster: Cluster, broker: int, client_id: str) -> WireClient:
 
 
 def waits_after(cluster: Cluster, broker: int, client_id: str, topic: str) -> int:
-    """The throttle time of a client that has used up its burst, and a little more."""
+    """Return the throttle time of a client that has used up its burst and a little more."""
     with connected(cluster, broker, client_id) as wire:
         assert produce(wire, topic, 9 * RATE) == 0
         return produce(wire, topic, 2 * RATE)
@@ -56,7 +56,7 @@ def test_what_is_set_at_one_broker_holds_at_each(cluster: Cluster, at: int) -> N
     alter(cluster.brokers[at].bootstrap, client_id, producer_byte_rate=RATE)
     other = 3 - at
     with connected(cluster, other, client_id) as wire:
-        # The other broker learns of it from the controller.
+        # The other broker gets the quota from the controller.
         until(lambda: produce(wire, topics[other], 12 * RATE) > 0)
     assert waits_after(cluster, at, client_id, topics[at]) > 0, "each for itself: here nothing was used yet"
 
@@ -83,7 +83,7 @@ def test_it_holds_after_a_restart_and_at_another_controller(cluster: Cluster) ->
 
 
 def test_partitions_are_counted_by_the_broker_that_is_asked(cluster: Cluster) -> None:
-    """Which need not be the controller that makes them."""
+    """The receiving broker counts the partitions, although the controller creates them."""
     alter(cluster.bootstrap, "maker", controller_mutation_rate=0.5)
 
     def create(broker: int, name: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Replicas move to other brokers while clients write and read; whichever broker dies, the moves complete or the
+"""Replicas move to other brokers while clients write and read. If a broker dies meanwhile, the moves complete, or the
 replicas stay."""
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def in_sync(admin: blocking.AdminClient, topic: str) -> list[set[int]]:
 
 
 def on_disk(cluster: BrokerCluster, topic: str) -> dict[int, set[int]]:
-    """Broker → partitions of which it has a directory in service."""
+    """Return broker → partitions with a directory in service."""
     return {
         number: {int(one.name.rpartition("-")[2]) for one in broker.data_dir.glob(f"{topic}-*") if one.is_dir()}
         for number, broker in cluster.brokers.items()
@@ -85,7 +85,7 @@ def on_disk(cluster: BrokerCluster, topic: str) -> dict[int, set[int]]:
 
 
 def planned(cluster: BrokerCluster, topic: str, wanted: Sequence[Sequence[int]]) -> list[str]:
-    """Arguments of Kafka's tool."""
+    """Return the arguments of Kafka's tool."""
     rows = [{"topic": topic, "partition": index, "replicas": list(one)} for index, one in enumerate(wanted)]
     file = cluster.brokers[1].folder / f"{topic}.json"
     file.write_text(json.dumps({"version": 1, "partitions": rows}))
@@ -93,7 +93,7 @@ def planned(cluster: BrokerCluster, topic: str, wanted: Sequence[Sequence[int]])
 
 
 def moves(cluster: BrokerCluster, topic: str) -> bool:
-    """Whether a move is written that has not ended."""
+    """Return whether the metadata has a move that has not ended."""
     with state_of(cluster) as state:
         return any(one.moves for (name, _), one in state.partitions().items() if name == topic)
 
@@ -131,7 +131,7 @@ def test_a_broker_that_was_down_cleans_up_what_was_reassigned_away(
     assert on_disk(cluster, "away")[1] == {0}
     cluster.brokers[1].start()
     until(lambda: on_disk(cluster, "away") == {1: set(), 2: {0, 1}, 3: {0, 1}, 4: set()})
-    # It gets the replica back and finds its old data.
+    # The broker gets the replica back and finds its old data.
     admin.alter_partition_reassignments({TopicPartition("away", 0): [1, 2]})
     until(lambda: not under_way(admin, "away"))
     until(lambda: on_disk(cluster, "away")[1] == {0})
@@ -142,11 +142,11 @@ def test_a_broker_that_was_down_cleans_up_what_was_reassigned_away(
 def test_what_is_under_way_outlives_brokers_and_controllers(
     cluster: BrokerCluster, admin: blocking.AdminClient
 ) -> None:
-    """The target broker dies, then the controller: reassignments wait, are cancelled, replaced, or end with a deletion,
-    which wins."""
+    """The target broker dies, then the controller. Reassignments wait, are cancelled, are replaced, or end with a
+    deletion, which takes precedence."""
     controller = admin.describe_cluster().controller
     assert controller is not None
-    # The new broker is not the controller, which has to decide while that one is paused.
+    # The target broker is not the controller: the controller has to decide while the target broker is paused.
     one, two, three, new = sorted(cluster.brokers, key=lambda number: (number != controller.id, number))
     create(admin, "kept", (one, two), (two, one), (one, three))
     create(admin, "gone", (one, two))
@@ -191,8 +191,8 @@ def test_what_is_under_way_outlives_brokers_and_controllers(
 def test_the_controller_dies_when_it_has_written(
     cluster: BrokerCluster, admin: blocking.AdminClient, moment: str
 ) -> None:
-    """No broker, or only some, got the order: the next controller sends it to all, also to those that remove replicas.
-    """
+    """No broker, or only some, got the order. The next controller sends it to all, including brokers that remove
+    replicas."""
     controller = admin.describe_cluster().controller
     assert controller is not None
     one, two, three = (number for number in cluster.brokers if number != controller.id)
@@ -214,7 +214,7 @@ def test_the_controller_dies_when_it_has_written(
                         os.kill(late, signal.SIGCONT)
 
     if moment == "begun":
-        # No record is copied before this is visible, however late that is.
+        # Copying starts only after the test has seen this state, however late that is.
         pause(late)
     try:
         threading.Thread(target=kill_when_written, daemon=True).start()
@@ -251,7 +251,7 @@ def test_kafkas_tool_lists_and_takes_back(cluster: BrokerCluster, admin: blockin
 def test_what_is_copied_is_throttled_and_what_is_in_sync_is_not(
     cluster: BrokerCluster, admin: blocking.AdminClient
 ) -> None:
-    """4 MB to each of two brokers would be there at once; at 50 kB a second they take more than a minute."""
+    """Without a throttle, two brokers would copy 4 MB each at once; at 50 kB a second this takes more than a minute."""
     create(admin, "slow", (1, 2))
     payload = os.urandom(1000).hex().encode()
     with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
@@ -265,7 +265,7 @@ def test_what_is_copied_is_throttled_and_what_is_in_sync_is_not(
             producer.enqueue("slow", payload, partition=0)
     assert under_way(admin, "slow") == {0: PartitionReassignment((3, 4, 1, 2), (3, 4), (1, 2))}
     copied = sum(file.stat().st_size for file in cluster.brokers[3].data_dir.glob("slow-0/*.log"))
-    # A second's worth at once, and one answer over it.
+    # A second's worth is sent at once, and one response can exceed it.
     assert copied < 2_500_000 + 50_000 * (time.monotonic() - begun)
     topic = ConfigResource(ConfigResourceType.TOPIC, "slow")
     throttled = admin.describe_configs([topic]).all()[topic]
@@ -276,7 +276,7 @@ def test_what_is_copied_is_throttled_and_what_is_in_sync_is_not(
     admin.incremental_alter_configs({one: [AlterConfigOp(rate, "100000000") for rate in rates] for one in brokers})
     until(lambda: not under_way(admin, "slow"))
     run_tool("kafka-reassign-partitions", [*tool, "--verify"])
-    # This broker may learn of it later than the one that the tool has asked.
+    # This broker may apply the change later than the one to which the tool has sent its request.
     until(lambda: admin.describe_configs([topic]).all()[topic]["leader.replication.throttled.replicas"].value == "")
 
     def unthrottled() -> bool:

@@ -1,5 +1,5 @@
-"""What a restarted broker does with its disk: topics that were deleted, or deleted and re-created, while it was down;
-unknown directories."""
+"""A restarted broker handles the replicas on its disk: of topics that were deleted, or deleted and re-created, while it
+was down, and unknown directories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.lives_in_cluster import Everywhere
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Everywhere]:
-    """Three brokers for all tests here; each leaves them up. One that is paused is missed late."""
+    """Three brokers for all tests here; every test leaves them running. The cluster notices a paused one late."""
     settings = {"zookeeper.session.timeout.ms": "30000", "replica.lag.time.max.ms": "1000"}
     with running_cluster(tmp_path_factory.mktemp("reconcile"), settings=settings, store=store) as cluster:
         yield Everywhere(cluster)
@@ -29,7 +29,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 @pytest.mark.checklist(3, 4, 6, 7, 65, 66, 69, 79, 105, 110, 112, 113, 114, 119, 128)
 @pytest.mark.checklist(52, *range(60, 64), 83, 84, 103, "A5", "R11", "R30", "A4")
 def test_a_broker_that_was_down_while_topics_were_deleted_and_made_again(brokers: Everywhere) -> None:
-    """It no longer responds, and no broker has noticed yet: the new incarnation has a replica on it, too."""
+    """The broker no longer responds, and no broker has noticed it yet: the new incarnation gets a replica on it,
+    too."""
     controller = brokers.controller()
     number, other = sorted({1, 2, 3} - {controller})
     away, lives = brokers.cluster.brokers[number], brokers.at(controller)
@@ -77,7 +78,7 @@ def test_a_replica_that_was_moved_away_while_its_broker_was_down(brokers: Everyw
     (aside,) = brokers.staged(number, topic_id)
     assert b"one" in brokers.records_of(number, f"deleting/{aside.name}")
     assert not (away.data_dir / "moved-0").exists()
-    # The request had only the id; the log line has the name, too.
+    # The request had only the id; the log line also has the name.
     line = f"topic moved (id {topic_id}), partitions 0 will be removed from disk after"
     until(lambda: line in away.console.read_text())
     until(lambda: lives.deletions(topic_id) == [])
@@ -114,7 +115,7 @@ def test_what_nobody_knows_of_is_put_aside_and_never_removed(brokers: Everywhere
     away.start()
     assert brokers.staged(number, unknown) == [aside]
     until(lambda: brokers.isr("known", controller) == {1, 2, 3})
-    # It is listed as a deletion, and an operator decides whether it is restored or removed.
+    # The replica is listed as a deletion, and an operator decides whether it is restored or removed.
     until(lambda: [one.state for one in brokers.at(controller).deletions(unknown)] == ["found"])
     (found,) = brokers.at(controller).deletions(unknown)
     assert (found.name, [(one.partition_index, one.broker_id) for one in found.partitions]) == ("ghost", [(0, number)])
@@ -127,8 +128,8 @@ def test_what_nobody_knows_of_is_put_aside_and_never_removed(brokers: Everywhere
 
 @pytest.mark.checklist(70, "A11", "X27", "R30")
 def test_more_than_a_tenth_that_nobody_knows_of_waits_for_an_operator(brokers: Everywhere) -> None:
-    """No stray replica is touched, and the rest is served. All strays are staged after the operator has confirmed it.
-    """
+    """The broker stages no stray replica and serves the rest. It stages all strays after the operator has confirmed
+    it."""
     controller = brokers.controller()
     number = max({1, 2, 3} - {controller})
     away = brokers.cluster.brokers[number]

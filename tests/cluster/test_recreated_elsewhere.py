@@ -13,7 +13,7 @@ from tests.wire.client import WireClient
 
 
 def test_an_idempotent_producer_goes_on_at_a_broker_that_knows_nothing_of_it(tmp_path: Path) -> None:
-    """As in Kafka, OUT_OF_ORDER_SEQUENCE_NUMBER is a fatal error for librdkafka."""
+    """The broker must not answer OUT_OF_ORDER_SEQUENCE_NUMBER, which is a fatal error for librdkafka, as in Kafka."""
     with running_cluster(tmp_path, 2) as cluster:
         for leader, sequences in ((1, (0, 1, 2)), (2, (3, 4))):
             broker = cluster.brokers[leader]

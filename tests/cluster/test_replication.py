@@ -1,4 +1,4 @@
-"""Records are on every replica that is in sync, and nothing that was acknowledged is lost with one of them."""
+"""Records are on every replica that is in sync, and no acknowledged record is lost with one of the replicas."""
 
 from __future__ import annotations
 

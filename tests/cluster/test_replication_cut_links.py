@@ -1,8 +1,8 @@
-"""Links between the processes of a cluster are cut in every shape, one way and both: what was acknowledged is there
-afterwards, once and in order; no two brokers take records in one leader epoch; all replicas end with the same bytes.
+"""Links between the processes of a cluster are cut in every pattern, one way and both ways. Acknowledged records exist
+afterwards, once and in order. No two brokers accept records in one leader epoch. All replicas end with the same bytes.
 
-The cases: one-way cuts, a bridge, a leader without ZooKeeper, without its peers, without its clients, a paused one,
-leaders that change without new records, a leader that goes on taking acks=1 where nobody follows it.
+The cases: one-way cuts, a bridge, a leader without ZooKeeper, without other brokers, without clients, a paused leader,
+leaders that change without new records, and a leader that keeps accepting acks=1 without followers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SETTINGS = {
 def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
     """Three brokers; broker 1 is the controller."""
     with running_network(tmp_path_factory.mktemp("cut"), SETTINGS, store=store) as network:
-        # A leader that is cut off from the controller cannot have its ISR changed, which is another case.
+        # If the leader were cut off from the controller, the controller could not change its ISR; that is another case.
         make_controller(network.cluster, 1)
         yield network
 
@@ -57,8 +57,8 @@ def another_leads(network: Network, topic: str, writer: Writer) -> None:
     def replaced() -> bool:
         found = state(network.cluster, topic)
         if found.isr == {2}:
-            # The machine paused for so long that both followers had left the ISR before: the only member is not
-            # replaced.
+            # The machine was paused for so long that both followers had left the ISR before: then the only member is
+            # not replaced.
             network.links.heal()
             until(lambda: state(network.cluster, topic).isr == {1, 2, 3})
             network.links.cut_off(2, ZOOKEEPER)
@@ -69,7 +69,8 @@ def another_leads(network: Network, topic: str, writer: Writer) -> None:
 
 
 def nobody_acknowledges(network: Network, topic: str, writer: Writer) -> None:
-    """Cut off, it cannot shrink the ISR: its proposals do not reach the controller."""
+    """Check that the leader acknowledges nothing. Cut off, it cannot shrink the ISR: its proposals do not reach the
+    controller."""
     before = writer.acknowledged
     answer = produce(network.cluster.brokers[2], topic, "alone", timeout_ms=1_500)
     assert answer.error_code in (7, 19, 20)  # timed out, or not enough replicas
@@ -78,22 +79,22 @@ def nobody_acknowledges(network: Network, topic: str, writer: Writer) -> None:
 
 
 def the_writer_waits(network: Network, topic: str, writer: Writer) -> None:
-    """No other broker notices that clients do not reach the leader."""
+    """Check that the writer waits. No other broker notices that clients cannot reach the leader."""
     produce_as_leader(network.cluster.brokers[2], topic, "near")
     assert state(network.cluster, topic).isr == {1, 2, 3}
 
 
 SHAPES: dict[str, tuple[list[tuple[int | str, int | str]], Callable[[Network, str, Writer], None]]] = {
-    # The leader's messages do not reach a follower; a follower's messages do not reach the leader.
+    # First the leader's messages do not reach a follower, then a follower's messages do not reach the leader.
     "leader-unheard": ([(2, 3)], a_follower_leaves),
     "follower-unheard": ([(3, 2)], a_follower_leaves),
-    # 2 and 3 do not see each other, both see 1: a bridge.
+    # Brokers 2 and 3 cannot reach each other, but both reach 1: a bridge.
     "bridge": ([(2, 3), (3, 2)], a_follower_leaves),
-    # Its session ends; it does not notice.
+    # The leader's session ends, and it does not notice.
     "no-zookeeper": ([(2, ZOOKEEPER), (ZOOKEEPER, 2)], another_leads),
-    # Its session stays alive.
+    # The leader's session stays alive.
     "no-peers": ([(2, 1), (1, 2), (2, 3), (3, 2)], nobody_acknowledges),
-    # Brokers see each other, clients do not see the leader.
+    # Brokers reach each other, but clients cannot reach the leader.
     "no-clients": ([(2, CLIENTS), (CLIENTS, 2)], the_writer_waits),
 }
 
@@ -126,7 +127,7 @@ def cut_links(network: Network, shape: str) -> None:
     writer.goes_on()
     acknowledged = writer.finish()
     log = same_logs(network.cluster, shape)
-    # One leader in an epoch, and epochs in order: all replicas have the same bytes.
+    # Each epoch has one leader, and epochs are in order: all replicas have the same bytes.
     epochs = epochs_of(log)
     assert epochs == sorted(epochs)
     found = [value for value in read(network.cluster, shape) if value not in ("alone", "near")]
@@ -136,8 +137,8 @@ def cut_links(network: Network, shape: str) -> None:
 
 @pytest.mark.checklist("R27", "FD1", "B3")
 def test_a_paused_leader_is_replaced_and_its_word_is_void(network: Network) -> None:
-    """Killed leaders are in test_under_load.py. This one is stopped with SIGSTOP until its session ends; when it
-    resumes, it believes for a moment that it leads."""
+    """The leader is stopped with SIGSTOP until its session ends. When it resumes, it believes for a moment that it
+    still leads. (test_under_load.py kills leaders.)"""
     create(network.cluster, "paused", [2, 3, 1])
     writer = Writer(network.cluster, "paused")
     writer.start()
@@ -160,9 +161,9 @@ def test_leaders_change_again_and_again_with_no_new_records(network: Network) ->
     produce_as_leader(network.cluster.brokers[2], "restless", "first")
     before = same_logs(network.cluster, "restless")
     for number in (2, 3, 2):
-        # It reconnects before its session ends, and leads again in a new epoch.
+        # The broker reconnects before its session ends, and leads again in a new epoch.
         network.cluster.brokers[number].restart(crash=True)
-        # A clean stop hands the leadership over.
+        # A clean stop hands over the leadership.
         network.cluster.brokers[number].restart()
         until(lambda number=number: state(network.cluster, "restless").leader not in (-1, number))
         until(lambda: state(network.cluster, "restless").isr == {2, 3})
@@ -175,7 +176,7 @@ def test_leaders_change_again_and_again_with_no_new_records(network: Network) ->
 
 @pytest.mark.checklist("FD8")
 def test_what_an_isolated_leader_took_with_acks_1_is_cut_off(network: Network) -> None:
-    """Only one broker has acknowledged it; with acks=all it is not acknowledged there."""
+    """Only the isolated leader has acknowledged these records; with acks=all it acknowledges none."""
     create(network.cluster, "isolated", [2, 3, 1])
     produce_as_leader(network.cluster.brokers[2], "isolated", "kept")
     same_logs(network.cluster, "isolated")

@@ -25,14 +25,14 @@ class TwoDisks:
         self._disk = disk
 
     def fail(self) -> None:
-        """Every call on it fails; where no disk can be mounted, its files cannot be found."""
+        """Make every call on the disk fail; if no disk can be mounted, hide its files."""
         if self._disk is not None:
             self._disk.cut()
         else:
             self.directory.rename(self.directory.with_name("gone"))
 
     def mend(self) -> None:
-        """Call it after the broker has ended."""
+        """Repair the disk. Call it after the broker has ended."""
         if self._disk is not None:
             self._disk.reboot()
         else:
@@ -41,7 +41,7 @@ class TwoDisks:
 
 @pytest.fixture(scope="module")
 def disks(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[TwoDisks]:
-    """Three brokers, the second one with two log directories."""
+    """Three brokers, of which the second one has two log directories."""
     folder = tmp_path_factory.mktemp("disks")
     disk = LoopDisk(folder / "disk", 300) if can_mount() else None
     directory = (folder if disk is None else disk.path) / "second"
@@ -60,15 +60,15 @@ def disks(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Tw
 
 
 def led(cluster: BrokerCluster, topic: str) -> list[int]:
-    """Leaders of all its partitions, as broker 1 shows them."""
+    """Return the leaders of all partitions, as broker 1 shows them."""
     with WireClient(cluster.brokers[1].port) as client:
         return [one.leader_id for one in kit.metadata(client, 12, topic).topics[0].partitions]
 
 
 @pytest.mark.checklist("C9", "C11", "C12")
 def test_others_lead_what_was_on_a_disk_that_fails(disks: TwoDisks) -> None:
-    """And only that one: the broker continues with its other disk. A failed read or write is enough; the broker is not
-    restarted."""
+    """Other brokers lead only the partitions of the failed disk: the broker continues with its other disk. A failed
+    read or write is sufficient; the broker is not restarted."""
     cluster = disks.cluster
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics(
@@ -109,7 +109,7 @@ def isrs(cluster: BrokerCluster, topic: str) -> list[set[int]]:
 
 
 def everything(cluster: BrokerCluster, topic: str) -> list[bytes]:
-    """All values of all partitions."""
+    """Return all values of all partitions."""
     found: list[bytes] = []
     settings = {"bootstrap.servers": cluster.bootstrap, "auto.offset.reset": "earliest", "group.id": "all"}
     with blocking.Consumer(settings) as consumer:
@@ -125,8 +125,8 @@ def everything(cluster: BrokerCluster, topic: str) -> list[bytes]:
 
 @pytest.mark.checklist("C6")
 def test_a_leader_with_a_damaged_batch_gives_its_leadership_up(disks: TwoDisks) -> None:
-    """The batch is in a closed segment. A follower that copies it notices; another replica leads then, and the damaged
-    one is copied again. No client gets the damaged batch, and no record is lost."""
+    """The damaged batch is in a closed segment. A follower that copies it notices the damage; another replica leads
+    then, and the damaged replica is copied again. No client gets the damaged batch, and no record is lost."""
     cluster = disks.cluster
     create(cluster, "damaged", [2, 1, 3], segment_bytes=str(1 << 20))
     wanted = [f"{number} " + 900_000 * "x" for number in range(4)]

@@ -1,5 +1,5 @@
-"""Followers that lag, restart, or claim a wrong identity: no record is lost, there is no gap, and no wrong replica
-counts for commits."""
+"""Followers that lag, restart, or use a wrong identity: no record is lost, there is no gap, and no wrong replica counts
+for commits."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ THREADS = Path("/proc/self/task")
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
-    """Three brokers; followers ask for little at a time."""
+    """Three brokers whose followers fetch little at a time."""
     with running_network(tmp_path_factory.mktemp("followers"), SETTINGS, store=store) as network:
-        # A leader that is cut off from the controller cannot have its ISR changed, which is another case.
+        # If the leader were cut off from the controller, the controller could not change its ISR; that is another case.
         make_controller(network.cluster, 1)
         yield network
 
 
 @pytest.mark.checklist("FD11")
 def test_followers_that_come_and_go_again_and_again(network: Network) -> None:
-    """The set of those in sync shrinks and grows under a writer that is not disturbed."""
+    """The ISR shrinks and grows, and the writer is not disturbed."""
     create(network.cluster, "flapping", [2, 3, 1], min_insync_replicas="2")
     writer = Writer(network.cluster, "flapping")
     writer.start()
@@ -93,7 +93,7 @@ def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network:
         until(lambda: state(network.cluster, "few").isr == {2, 3})
         network.links.cut_off(2, 3)
         code = produce(network.cluster.brokers[2], "few", "too late").error_code
-        # Refused before: the machine was so slow that the follower had left already.
+        # NOT_ENOUGH_REPLICAS: the machine was so slow that the follower had left before the record was written.
         assert code in (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_ENOUGH_REPLICAS)
         return bool(code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
@@ -109,7 +109,7 @@ def test_the_minimum_in_sync_is_lost_between_append_and_acknowledgement(network:
 
 @pytest.mark.checklist("FD16")
 def test_a_follower_slower_than_retention_begins_anew_where_the_leader_does(network: Network) -> None:
-    """The leader no longer has the records that it lacks: it copies all remaining ones, without a gap."""
+    """The leader no longer has the records that the follower lacks: it copies all remaining ones, without a gap."""
     create(network.cluster, "retained", [2, 3], segment_bytes=str(1 << 20), retention_bytes=str(2 << 20))
     produce_as_leader(network.cluster.brokers[2], "retained", "old")
     same_logs(network.cluster, "retained")
@@ -118,7 +118,7 @@ def test_a_follower_slower_than_retention_begins_anew_where_the_leader_does(netw
         for number in range(10):
             produce_as_leader(network.cluster.brokers[2], "retained", f"{number} " + 900_000 * "x", acks=1)
         until(lambda: state(network.cluster, "retained").isr == {2})
-        # Three segments are all that stays: nothing more goes while the follower copies.
+        # Wait until only three segments remain: no more are removed while the follower copies.
         until(lambda: len(log_of(network.cluster.brokers[2], "retained")) < 3_000_000)
         assert first_offset(log_of(network.cluster.brokers[2], "retained")) > 5
         assert first_offset(log_of(network.cluster.brokers[3], "retained")) == 0
@@ -132,7 +132,8 @@ def test_a_follower_slower_than_retention_begins_anew_where_the_leader_does(netw
 
 @pytest.mark.checklist("FD16")
 def test_a_log_that_starts_within_a_batch_is_copied(network: Network) -> None:
-    """DeleteRecords has moved the start into a batch while the follower was away: the batch comes whole."""
+    """DeleteRecords has moved the log start into a batch while the follower was down: the follower gets the whole
+    batch."""
     create(network.cluster, "within", [2, 3])
     produce_as_leader(network.cluster.brokers[2], "within", "before")
     same_logs(network.cluster, "within")
@@ -143,7 +144,8 @@ def test_a_log_that_starts_within_a_batch_is_copied(network: Network) -> None:
         with blocking.AdminClient({"bootstrap.servers": network.cluster.brokers[1].bootstrap}) as admin:
 
             def moved() -> bool:
-                # Only up to the high watermark, which the leader advances once it knows that the follower has left.
+                # Records can be deleted only up to the high watermark, which advances when the leader knows that the
+                # follower has left.
                 try:
                     admin.delete_records({TopicPartition("within", 0): 5}).all()
                 except KafkaError as error:
@@ -180,7 +182,7 @@ def test_a_fetch_names_the_epoch_of_the_leadership_that_it_follows(network: Netw
     broker.restart(crash=True)
     until(lambda: state(network.cluster, "epochs").epoch > 0 and state(network.cluster, "epochs").leader > 0)
     found = state(network.cluster, "epochs")
-    # The current leader knows it.
+    # The current leader knows the record.
     until(lambda: state(network.cluster, "epochs", found.leader)[:2] == (found.leader, found.epoch))
     now, broker = found.epoch, network.cluster.brokers[found.leader]
     wanted = {
@@ -200,7 +202,7 @@ def test_a_fetch_names_the_epoch_of_the_leadership_that_it_follows(network: Netw
 
 
 def fetched(client: WireClient, topic: Uuid, epoch: int, *, replica: int, life: int = -1) -> int:
-    """The error that a follower's fetch gets."""
+    """Return the error code of a follower's fetch."""
     partition = wire.FetchRequest_FetchPartition(
         partition=0, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1000
     )
@@ -249,7 +251,7 @@ def test_the_earlier_life_of_a_broker_counts_no_more(network: Network) -> None:
     with WireClient(port, interbroker=True) as leader:
         answer = leader.call(asked, 3)
         code = answer.topics[0].partitions[0].error_code
-        # Should the new life have come in meanwhile, it is the version that is old.
+        # If the new broker epoch has joined the ISR meanwhile, the state version of the proposal is old.
         assert code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_UPDATE_VERSION)
         asked.broker_id, asked.broker_epoch = 3, before[3]
         assert leader.call(asked, 3).error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -268,7 +270,7 @@ def test_the_earlier_life_of_a_broker_counts_no_more(network: Network) -> None:
 
 
 def test_more_threads_copy_from_each_leader(network: Network) -> None:
-    """`num.replica.fetchers` threads while they copy. Linux shows the names of threads."""
+    """Each broker copies with `num.replica.fetchers` threads per leader. Linux shows the names of threads."""
     with blocking.AdminClient({"bootstrap.servers": network.cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic("threads", replica_assignments={index: [2, 3] for index in range(6)})])
         for count in (2, 1):
@@ -282,9 +284,9 @@ def test_more_threads_copy_from_each_leader(network: Network) -> None:
 
 
 def threads_of(broker: ClusterBroker, name: str) -> list[str]:
-    """Names of its threads that begin so."""
+    """Return the names of the process's threads with this prefix."""
     found = []
     for path in Path(f"/proc/{broker.pid}/task").glob("*/comm"):
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the thread has ended meanwhile
             found.append(path.read_text().strip())
     return [one for one in found if one.startswith(name)]

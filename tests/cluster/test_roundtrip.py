@@ -1,5 +1,5 @@
-"""`make cluster` does what it says: a leader dies in the middle of Spark's job, a topic is re-created with one broker
-down, and every record is there once."""
+"""`make cluster` works as its description says: a leader dies during a Spark job, a topic is re-created while one
+broker is down, and every record exists once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pybroker.testing.cluster import Store
 
 LIMIT_S = 900
 LINES = 4000
-"""For each file: more than the rows after which a task stops and a leader is killed."""
+"""Rows per file: more than the number after which a task stops and a leader is killed."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-"""Brokers log in to each other, their listener serves no one else, and authorization is the same on every broker."""
+"""Brokers log in to each other, their listener serves no other clients, and authorization is the same on every
+broker."""
 
 from __future__ import annotations
 
@@ -37,14 +38,15 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def jaas(mechanism: str, user: str, users: tuple[str, ...] = ()) -> str:
-    """The user as which a broker logs in; with PLAIN also the users that exist."""
+    """Return the JAAS entry with the broker's own user; with PLAIN it also lists all users."""
     module = f"org.apache.kafka.common.security.{MODULES.get(mechanism, 'scram.ScramLoginModule')}"
     known = "".join(f' user_{one}="{kit.password_of(one)}"' for one in users)
     return f'{module} required username="{user}" password="{kit.password_of(user)}"{known};'
 
 
 class SecureBroker:
-    """The listeners of one broker: PLAINTEXT, where all requests are denied, SASL for clients, BETWEEN for brokers."""
+    """The listeners of one broker: PLAINTEXT, on which all requests are denied; SASL, for clients; BETWEEN, for
+    brokers."""
 
     def __init__(self, broker: ClusterBroker, mechanism: str) -> None:
         self.process = broker
@@ -64,7 +66,7 @@ class SecureBroker:
         return blocking.AdminClient(self.login(user, mechanism))
 
     def login(self, user: str, mechanism: str = "PLAIN") -> dict[str, object]:
-        """A client's settings."""
+        """Return a client's login settings."""
         return {
             "bootstrap.servers": f"127.0.0.1:{self.port}",
             "security.protocol": "SASL_PLAINTEXT",
@@ -74,7 +76,7 @@ class SecureBroker:
         }
 
     def as_user(self, user: str) -> WireClient:
-        """A raw connection of a client, logged in by PLAIN."""
+        """Return a raw connection of a client that has logged in by PLAIN."""
         client = WireClient(self.port)
         answer = authenticate(client, user)
         assert answer.error_code == 0, answer.error_message
@@ -82,7 +84,7 @@ class SecureBroker:
 
 
 def authenticate(client: WireClient, user: str) -> Any:
-    """By PLAIN; the last answer."""
+    """Authenticate by PLAIN; return the last response."""
     assert client.call(m.SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
     token = f"\0{user}\0{kit.password_of(user)}".encode()
     return client.call(m.SaslAuthenticateRequest(auth_bytes=token), 2)
@@ -90,7 +92,7 @@ def authenticate(client: WireClient, user: str) -> Any:
 
 @contextmanager
 def secure_cluster(folder: Path, mechanism: str, settings: Mapping[str, str]) -> Iterator[dict[int, SecureBroker]]:
-    """Three brokers that log in by a mechanism."""
+    """Start three brokers that log in by a mechanism."""
     with new_cluster(folder, 3, settings) as cluster:
         brokers = {number: SecureBroker(broker, mechanism) for number, broker in cluster.brokers.items()}
         if mechanism in BY_NAME:
@@ -101,7 +103,7 @@ def secure_cluster(folder: Path, mechanism: str, settings: Mapping[str, str]) ->
 
 
 def add_user(broker: PybrokerProcess, user: str, mechanism: str) -> None:
-    """Run it before the first start, like an operator."""
+    """Run the command before the first start, like an operator."""
     settings = broker.folder / "broker.properties"
     command = broker.command()
     sets = [command[at + 1] for at, word in enumerate(command) if word == "--set"]
@@ -119,7 +121,7 @@ def add_user(broker: PybrokerProcess, user: str, mechanism: str) -> None:
 
 
 def acknowledged_by_all(brokers: Mapping[int, SecureBroker], topic: str) -> None:
-    """Followers have logged in to leaders, and the controller to all."""
+    """Write a record with acks=all: followers have logged in to leaders, and the controller to all brokers."""
     with brokers[1].admin(ROOT) as admin:
         admin.create_topics([NewTopic(topic, 3, 3, config={"min.insync.replicas": "3"})])
     with blocking.Producer({**brokers[2].login(ROOT), "acks": "all"}) as producer:
@@ -129,7 +131,8 @@ def acknowledged_by_all(brokers: Mapping[int, SecureBroker], topic: str) -> None
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[dict[int, SecureBroker]]:
-    """With an authorizer; brokers are super users. They log in by SCRAM, as users that exist before the first start."""
+    """Three brokers with an authorizer, in which brokers are super users. They log in by SCRAM, as users that were
+    created before the first start."""
     settings = {
         "authorizer.class.name": AUTHORIZER,
         "super.users": f"User:{BROKER};User:{ROOT}",
@@ -156,7 +159,7 @@ def test_brokers_log_in_to_each_other_by_scram(tmp_path: Path) -> None:
 
 
 def test_brokers_log_in_with_an_authorizer(brokers: dict[int, SecureBroker]) -> None:
-    """By SCRAM, as users that a command has put into the metadata before the first start."""
+    """They log in by SCRAM, as users that a command has added to the metadata before the first start."""
     acknowledged_by_all(brokers, "guarded")
 
 
@@ -169,8 +172,8 @@ def between(broker: SecureBroker, user: str, password: str | None = None) -> Any
 
 @pytest.mark.checklist("R37")
 def test_no_client_is_served_where_brokers_talk(brokers: dict[int, SecureBroker]) -> None:
-    """Not without login, and not as a user who is not a broker. A client with a broker's password gets no response to
-    clients' requests."""
+    """Clients are refused without a login, and as a user who is not a broker. A client with a broker's password gets no
+    response to clients' requests."""
     with WireClient(brokers[1].process.between_port, interbroker=True) as client:
         client.send(wire.EnvelopeRequest(request_data=b"", client_host_address=b""), 0)
         assert client.is_closed_by_peer()
@@ -197,8 +200,8 @@ BROKERS_ONLY = (
 
 @pytest.mark.checklist("R37", "FD10")
 def test_no_broker_is_served_where_clients_are(brokers: dict[int, SecureBroker]) -> None:
-    """For every client: a follower's fetch could read beyond the high watermark, and count as a replica with these
-    records (CVE-2018-1288); a controller's requests could change the metadata."""
+    """This protects against every client: a follower's fetch could read beyond the high watermark and count as a
+    replica with these records (CVE-2018-1288), and a controller's requests could change the metadata."""
     with brokers[1].as_user(ROOT) as client:
         topic = m.MetadataRequest_MetadataRequestTopic(name="guarded")
         found = client.call(m.MetadataRequest(topics=[topic]), 12).topics[0]
@@ -219,14 +222,14 @@ QUOTAS_OF = ("user", "client-id")
 
 
 def quotas(broker: SecureBroker) -> list[list[str | None]]:
-    """Names of the entities that have some, as a broker shows them."""
+    """Return the names of the entities with quotas, as a broker shows them."""
     with broker.as_user(ROOT) as client:
         entries = kit.call(client, m.DescribeClientQuotasRequest()).entries
     return [[part.entity_name for part in one.entity] for one in entries]
 
 
 def logs_in(broker: SecureBroker, token: m.CreateDelegationTokenResponse) -> bool:
-    """Whether a client can, by a delegation token."""
+    """Return whether a client can log in by a delegation token."""
     with WireClient(broker.port) as client:
         return tokens.authenticate(client, token.token_id, token.hmac).error_code == 0
 
@@ -239,7 +242,7 @@ def finalize(client: WireClient, level: int, kind: UpgradeType) -> None:
 
 
 OTHERS = [("share.version", 2), ("streams.version", 1), ("transaction.version", 2)]
-"""Features that stay as they are."""
+"""Features that the test does not change."""
 
 
 def finalized(broker: SecureBroker) -> list[tuple[str, int]]:
@@ -251,7 +254,8 @@ def finalized(broker: SecureBroker) -> list[tuple[str, int]]:
 
 
 def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]) -> None:
-    """Made at one, they hold at all; also at one that was down meanwhile, as soon as it serves."""
+    """Users and entries created at one broker apply at all brokers, including one that was down meanwhile, as soon as
+    it serves clients."""
     acknowledged_by_all(brokers, "shared")
     brokers[3].process.kill()
     with brokers[1].admin(ROOT) as admin:

@@ -1,5 +1,5 @@
-"""Sessions of brokers with ZooKeeper: until a session ends no broker loses leadership, an id has one broker at a time,
-and a broker that ZooKeeper refuses changes nothing."""
+"""Sessions of brokers with ZooKeeper. Until a session ends, no broker loses leadership, and an id belongs to one
+broker. A broker that ZooKeeper refuses changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIGEST = "brokers:secret"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
-    """Sessions that outlive what these tests do to ZooKeeper."""
+    """A cluster whose sessions last longer than the faults of these tests."""
     settings = {
         "zookeeper.session.timeout.ms": "20000",
         "zookeeper.digest": DIGEST,
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
 
 
 def refused(broker: ClusterBroker) -> str:
-    """The last output of a broker that does not start."""
+    """Return the last output of a broker that does not start."""
     done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=END_S, check=False)
     assert done.returncode not in (0, -signal.SIGKILL), "it has started"
     assert "Traceback" not in done.stderr, done.stderr
@@ -44,7 +44,8 @@ def refused(broker: ClusterBroker) -> str:
 
 @pytest.mark.checklist("B4")
 def test_zookeeper_is_away_for_less_than_a_session(cluster: BrokerCluster) -> None:
-    """No leadership moves: same controller, same broker epochs, same leaders. Records continue, decisions wait."""
+    """No leadership moves: controller, broker epochs and leaders stay the same. Records are accepted, and decisions
+    wait."""
     servers = {"bootstrap.servers": cluster.bootstrap}
     with (
         blocking.AdminClient(servers) as admin,
@@ -91,7 +92,7 @@ def test_an_id_that_is_in_use_is_refused(cluster: BrokerCluster, tmp_path: Path)
 
 @pytest.mark.checklist("B11")
 def test_who_may_not_write_to_zookeeper_does_not_start(cluster: BrokerCluster) -> None:
-    """With a password other than the cluster's: one log line, and the disk stays unchanged."""
+    """The broker has another password than the cluster. It logs one line, and its disk stays unchanged."""
     broker = cluster.brokers[3]
     broker.stop()
     held = sorted(path.name for path in broker.data_dir.iterdir() if path.is_dir())

@@ -36,7 +36,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 
 def test_another_broker_goes_on_where_a_killed_one_was(cluster: BrokerCluster) -> None:
-    """Each of the three leads a partition of the topic, one of the groups' and one of their states'."""
+    """Each of the three brokers leads one partition of the topic, of the groups' topic, and of the share states'
+    topic."""
     group, topic = unique("share"), unique("read")
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic(topic, PARTITIONS, 3)])
@@ -61,7 +62,7 @@ def test_another_broker_goes_on_where_a_killed_one_was(cluster: BrokerCluster) -
         for partition in range(PARTITIONS)
         for index in range(EACH)
     }
-    # Once each; and how often it was delivered was not forgotten with the leader.
+    # Each record is delivered once, and the next leader knows the delivery counts.
     assert {record.value: record.deliveries for record in last if record.value.startswith("released")} == {
         value: count + 1 for value, count in deliveries.items()
     }
@@ -107,8 +108,8 @@ class Working:
 
 
 def test_members_that_read_go_on_while_everything_moves(cluster: BrokerCluster) -> None:
-    """Each broker is killed once, with the partitions that it leads of the topic, the groups and their states; at last
-    leaders move back."""
+    """Each broker is killed once, together with the partitions that it leads of the topic, the groups and their states.
+    At the end, leaders move back."""
     group, topic = unique("share"), unique("read")
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic(topic, PARTITIONS, 3)])
@@ -151,7 +152,8 @@ def test_members_that_read_go_on_while_everything_moves(cluster: BrokerCluster) 
 
 
 def test_dead_letters_go_to_whoever_leads_the_queue(cluster: BrokerCluster) -> None:
-    """Each partition of the queue is led by another broker than the records' own; one of them is killed."""
+    """Another broker leads each partition of the queue than the partition of the failed records; one of these brokers
+    is killed."""
     group, topic, queue = unique("share"), unique("read"), unique("dlq.queue")
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics(

@@ -1,6 +1,5 @@
-"""A ZooKeeper that is not the one that the brokers know: another path of it, another cluster's, wiped, restored from an
-old backup. Brokers refuse it in one line and touch nothing, until an operator accepts it.
-"""
+"""A ZooKeeper that does not match the brokers: another path of it, that of another cluster, a wiped one, one restored
+from an old backup. Brokers refuse it with one line and change nothing, until an operator accepts it."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ REMEDY = "`pybroker cluster accept-restored-store`"
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Everywhere]:
-    """Two brokers; each test leaves them up, with the topics that it finds in service."""
+    """Two brokers; every test leaves them running, with the topics that it found in service."""
     settings = {"delete.topic.delay.ms": "600000", "stale.replicas.max.percent": "100"}
     with running_cluster(tmp_path_factory.mktemp("guard"), size=2, settings=settings, store=store) as cluster:
         yield Everywhere(cluster)
@@ -44,7 +43,7 @@ def stop(cluster: BrokerCluster) -> None:
 
 
 def files(broker: ClusterBroker) -> dict[str, bytes]:
-    """Everything in the log directory except the record of the last stop."""
+    """Return all files in the log directory except the record of the last stop."""
     found = {}
     for path in sorted(broker.data_dir.rglob("*")):
         if path.is_file() and path.name not in (".lock", ".kafka_cleanshutdown"):
@@ -53,7 +52,7 @@ def files(broker: ClusterBroker) -> dict[str, bytes]:
 
 
 def refused(broker: ClusterBroker) -> str:
-    """The one line of a start that is refused; nothing changed on the disk."""
+    """Return the one line of a refused start. Check that nothing has changed on the disk."""
     before = files(broker)
     broker.console.write_bytes(b"")
     with pytest.raises(RuntimeError):
@@ -116,7 +115,7 @@ def test_a_restored_store_is_refused_until_it_is_accepted(brokers: Everywhere, t
     done = accept(cluster.brokers[1])
     assert done.returncode == 0, done.stderr
     cluster.start()
-    # Topics in the backup exist again; other data is kept without a deadline.
+    # Topics in the backup exist again; brokers keep other data without a deadline.
     until(lambda: brokers.read("doomed") == ["of doomed"])
     for broker in cluster.brokers.values():
         until(lambda broker=broker: put_aside(broker, later))

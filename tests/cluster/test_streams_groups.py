@@ -1,5 +1,5 @@
-"""Streams groups (KIP-1071) over brokers: their coordinator moves, by kill -9 and by order, and an application of two
-instances counts on; when one of them dies its tasks go to the other."""
+"""Streams groups (KIP-1071) over several brokers. Their coordinator moves, by kill -9 and by a reassignment, and an
+application of two instances keeps counting. When one of the instances dies, its tasks go to the other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SETTINGS = {
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
     with running_cluster(tmp_path_factory.mktemp("streams"), 3, SETTINGS) as cluster:
         with WireClient(cluster.brokers[1].port) as client:
-            # FindCoordinator creates the topic of the records.
+            # FindCoordinator creates the offsets topic.
             request = m.FindCoordinatorRequest(coordinator_keys=["any"])
             until(lambda: client.call(request, 4).coordinators[0].error_code == 0)
         until(lambda: isr(cluster, OFFSETS) == [{1, 2, 3}])
@@ -54,7 +54,7 @@ def test_an_application_counts_on_while_its_coordinator_moves(cluster: BrokerClu
     ):
 
         def shared() -> bool:
-            """Each instance has four active tasks, and standby copies of the other's."""
+            """Return whether each instance has four active tasks, and standby copies of the other's tasks."""
             return (
                 one.tasks | two.tasks == ALL | COPIES
                 and not one.tasks & two.tasks

@@ -1,5 +1,5 @@
-"""All that were in sync may have lost something: the one that has most leads, when all have said how far their logs go.
-A log that is gone from a disk does not lead, and is not taken for in sync."""
+"""All replicas in sync may have lost records. When all have reported their log ends, the one with the longest log
+leads. A replica whose log is missing does not become leader and does not count as in sync."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PowerCut:
             broker.boot_id = f"after {broker.boot_id}"
 
     def keep(self, number: int, topic: str, batches: int) -> None:
-        """Set the number of batches of this replica's log that were on disk."""
+        """Set how many batches of this replica's log were on disk."""
         (path,) = segments_of(self.cluster.brokers[number], topic)
         whole = path.read_bytes()
         at = 0
@@ -54,7 +54,8 @@ class PowerCut:
         path.write_bytes(whole[:at])
 
     def registrations_end(self) -> None:
-        """Machines take longer to start than a session lasts. Without brokers, a quorum ends no registration."""
+        """Wait until the sessions have ended: machines take longer to start than a session lasts. A quorum without
+        brokers ends no registration."""
         if self.cluster.on_quorum:
             return
         with state_of(self.cluster) as state:
@@ -62,19 +63,19 @@ class PowerCut:
 
 
 def said(cluster: BrokerCluster) -> Callable[[], str]:
-    """Later log lines of brokers."""
+    """Return later log lines of brokers."""
     before = {number: broker.console.stat().st_size for number, broker in cluster.brokers.items()}
     return lambda: "".join(broker.console.read_text()[before[number] :] for number, broker in cluster.brokers.items())
 
 
 def stored_isr(cluster: BrokerCluster, topic: str) -> frozenset[int]:
-    """The ISR of partition 0, while no broker may be there to ask."""
+    """Return the ISR of partition 0, even if no broker is running."""
     with state_of(cluster) as told:
         return told.partitions()[topic, 0].isr
 
 
 def in_zookeeper(cluster: BrokerCluster, topic: str) -> dict[str, Any]:
-    """The state of partition 0, while no broker may be there to ask."""
+    """Return the state of partition 0, even if no broker is running."""
     with zookeeper_client(cluster.zookeeper.address) as client:
         found: dict[str, Any] = json.loads(client.get(f"/brokers/topics/{topic}/partitions/0/state")[0])
     return found
@@ -89,7 +90,8 @@ def allow_unclean(cluster: BrokerCluster, at: int, topic: str) -> None:
 @pytest.mark.checklist("C2", "C4", "R29")
 @pytest.mark.parametrize("sessions_end", [True, False], ids=["later", "within-the-session"])
 def test_who_has_most_leads_after_a_power_cut(cluster: BrokerCluster, sessions_end: bool) -> None:
-    """Whichever returns first; also while sessions of the dead brokers are still registered."""
+    """The replica with the longest log leads, whichever returns first, and even while sessions of the dead brokers are
+    still registered."""
     name = f"most-{sessions_end}".lower()
     create(cluster, name, [2, 3, 1])
     for value in "abcd":
@@ -101,7 +103,7 @@ def test_who_has_most_leads_after_a_power_cut(cluster: BrokerCluster, sessions_e
     cut.keep(3, name, 2)
     if sessions_end:
         cut.registrations_end()
-    # The one that has everything first: it must not be forgotten over those that come after it.
+    # Start the complete replica first: the controller must remember its report while later ones arrive.
     for number in (1, 3, 2):
         cluster.brokers[number].launch()
         until(lambda number=number: number not in stored_isr(cluster, name) or number == 2)
@@ -115,7 +117,8 @@ def test_who_has_most_leads_after_a_power_cut(cluster: BrokerCluster, sessions_e
 
 @pytest.mark.checklist("C8", "R29")
 def test_who_does_not_come_back_is_waited_for_until_an_operator_decides(cluster: BrokerCluster) -> None:
-    """The log end of the missing replica is unknown. The log names it, and the partitions that do without it."""
+    """The log end of the missing replica is unknown. The broker's log names the replica, and the partitions that
+    continue without it."""
     create(cluster, "waiting", [2, 3])
     produce_as_leader(cluster.brokers[2], "waiting", "a", "b")
     produce_as_leader(cluster.brokers[2], "waiting", "c")
@@ -136,8 +139,8 @@ def test_who_does_not_come_back_is_waited_for_until_an_operator_decides(cluster:
 
 @pytest.mark.checklist("C8", "R29")
 def test_the_last_one_in_sync_is_short_and_says_so(cluster: BrokerCluster) -> None:
-    """No other replica can lead: records that were not flushed are lost, and the log names the partitions. This never
-    happens silently, nor through a replica that had left the ISR and returns first."""
+    """No other replica can lead: records that were not flushed are lost, and the log names the partitions. Such a loss
+    is always logged, and is never caused by a replica that had left the ISR and returns first."""
     create(cluster, "standing", [2, 3], min_insync_replicas="1")
     produce_as_leader(cluster.brokers[2], "standing", "a")
     same_logs(cluster, "standing")
@@ -161,8 +164,8 @@ def test_the_last_one_in_sync_is_short_and_says_so(cluster: BrokerCluster) -> No
 
 @pytest.mark.checklist("C7", "R29")
 def test_a_log_that_is_gone_does_not_lead(cluster: BrokerCluster) -> None:
-    """The disk is there, the partition's directory is not: the designated leader lets another replica lead and copies
-    everything; a follower leaves the ISR before it copies."""
+    """The disk exists, but the partition's directory is missing. The designated leader lets another replica lead, and
+    copies everything. A follower leaves the ISR before it copies."""
     for name, replicas in (("led", [2, 3, 1]), ("followed", [3, 2, 1])):
         create(cluster, name, replicas)
         produce_as_leader(cluster.brokers[replicas[0]], name, "kept")
@@ -179,7 +182,7 @@ def test_a_log_that_is_gone_does_not_lead(cluster: BrokerCluster) -> None:
 
 @pytest.mark.checklist("C8", "R29")
 def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerCluster) -> None:
-    """The others keep their records; where all logs are gone there is nothing to keep."""
+    """The other replicas keep their records. If all logs are missing, there is nothing to keep."""
     create(cluster, "last", [2, 3])
     produce_as_leader(cluster.brokers[2], "last", "kept")
     same_logs(cluster, "last")
@@ -194,7 +197,7 @@ def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerClus
     until(lambda: state(cluster, "last").leader == -1)
     until(lambda: any("are gone" in line and "last-0" in line for line in told().splitlines()))
     assert b"kept" in log_of(cluster.brokers[3], "last")
-    # Its next start finds no records either.
+    # The broker's next start finds no records either.
     cluster.brokers[2].restart(crash=True)
     if not cluster.on_quorum:
         until(lambda: in_zookeeper(cluster, "last").get("suspect") == [[2, -1, -2]])
@@ -214,8 +217,8 @@ def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerClus
 @pytest.mark.checklist("C7", "R29")
 @pytest.mark.only_on_zookeeper("ZooKeeper's own: the node of the controller is taken")
 def test_a_doubt_is_told_until_a_controller_has_heard_it(cluster: BrokerCluster) -> None:
-    """The broker's first start after the power cut finds no controller and is killed; the machine then stays up.
-    Records that were lost before are still reported as lost."""
+    """The broker's first start after the power cut finds no controller and is killed; the machine then stays up. The
+    broker still reports the records that were lost before."""
     create(cluster, "doubted", [2, 3])
     for value in "abc":
         produce_as_leader(cluster.brokers[2], "doubted", value)

@@ -1,5 +1,5 @@
-"""A cluster with TLS for all traffic of brokers and clients: certificates say who is a broker, and are replaced one
-broker at a time while it runs."""
+"""A cluster with TLS for all traffic of brokers and clients. Certificates identify brokers, and are replaced on one
+broker at a time while the cluster runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Stores:
         self.authority = authority
 
     def show(self, number: int, authority: Authority) -> None:
-        """Puts a new identity into the broker's keystore."""
+        """Put a new identity into the broker's keystore."""
         identity = authority.identity(f"broker-{number}")
         fresh = self.folder / f"{number}.fresh"
         if number == 3:
@@ -61,7 +61,8 @@ class Stores:
         fresh.rename(self.folder / "revoked.pem")
 
     def settings(self, broker: ClusterBroker, port: int) -> Mapping[str, str]:
-        """CLIENTS and BETWEEN under TLS; PLAINTEXT is where the test sees that the broker is up."""
+        """Return the settings of the listeners: CLIENTS and BETWEEN use TLS; over PLAINTEXT the test checks whether the
+        broker runs."""
         kind = {1: "PKCS12", 2: "JKS", 3: "PEM"}[broker.broker_id]
         return {
             "listeners": f"{broker.settings['listeners']},CLIENTS://127.0.0.1:{port}",
@@ -99,7 +100,7 @@ def cluster(stores: Stores, tmp_path: Path) -> Iterator[BrokerCluster]:
 
 
 def client(cluster: BrokerCluster, stores: Stores) -> dict[str, Any]:
-    """Settings of a client with Java's names, with a truststore made by keytool."""
+    """Return the settings of a client, with Java's names and a truststore made by keytool."""
     place = stores.folder / "client.p12"
     if not place.exists():
         truststore(place, stores.authority.certificate, "PKCS12")
@@ -112,7 +113,8 @@ def client(cluster: BrokerCluster, stores: Stores) -> dict[str, Any]:
 
 
 def test_a_broker_whose_certificate_is_revoked_is_kept_out(cluster: BrokerCluster, stores: Stores) -> None:
-    """The controller does not speak to it; when its certificate is good again it copies on."""
+    """The controller does not connect to the broker. When its certificate is valid again, the broker continues to
+    copy."""
     settings = client(cluster, stores)
     with blocking.AdminClient(settings) as admin, blocking.Producer({**settings, "acks": "all"}) as producer:
         admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])
@@ -151,7 +153,7 @@ def test_a_leader_dies_and_certificates_are_replaced(cluster: BrokerCluster, sto
         cluster.brokers[first].start()
         until(lambda: in_sync(admin) == set(BROKERS))
 
-        # Everybody trusts both; then one after the other shows a certificate of the new authority.
+        # All brokers trust both authorities; then one after the other presents a certificate of the new authority.
         stores.trust(stores.authority, other)
         for broker in cluster.brokers.values():
             until(lambda broker=broker: readings(broker) > 0)
@@ -183,12 +185,12 @@ def in_sync(admin: blocking.AdminClient) -> set[int]:
 
 
 def readings(broker: BrokerProcess) -> int:
-    """How often it has found new files."""
+    """Return how often the broker has found new files."""
     return broker.console.read_text().count("ssl.* settings for new connections listener=BETWEEN")
 
 
 def refusals(broker: BrokerProcess) -> list[str]:
-    """Metrics and log lines about broker 3."""
+    """Return metrics and log lines about broker 3."""
     words = ("cannot connect to a broker broker=3: TLS with ", "certificate revoked")
     return [line for line in broker.console.read_text().splitlines() if all(word in line for word in words)]
 
@@ -203,7 +205,8 @@ def is_shown(broker: BrokerProcess, context: ssl.SSLContext) -> bool:
 
 @pytest.mark.checklist("R37")
 def test_who_shows_a_client_s_certificate_is_no_broker(cluster: BrokerCluster, stores: Stores) -> None:
-    """Neither in the control plane nor in the data plane; without a certificate there is no connection at all."""
+    """The client counts as a broker neither in the control plane nor in the data plane. Without a certificate there is
+    no connection at all."""
 
     def between(identity: Path | None) -> WireClient:
         context = ssl.create_default_context(cafile=str(stores.authority.certificate))

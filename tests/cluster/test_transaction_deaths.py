@@ -1,5 +1,5 @@
-"""One of three brokers dies at a record that a transaction writes: the next coordinator, or the next leader, continues.
-"""
+"""One of three brokers dies when it writes a record of a transaction. The next coordinator, or the next leader,
+continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS = [
 
 
 class Dying(NamedTuple):
-    """A cluster, and the file that says where one of its brokers dies."""
+    """A cluster, and the file that names the place at which one of its brokers dies."""
 
     cluster: BrokerCluster
     where: Path
@@ -48,7 +48,7 @@ def dying(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Dy
 
 
 def revive(cluster: BrokerCluster) -> None:
-    """Waits until one has died, and starts it again."""
+    """Wait until a broker has died, and start it again."""
     dead: list[ClusterBroker] = []
 
     def died() -> bool:

@@ -1,5 +1,5 @@
-"""Transactions over brokers: all brokers lead partitions, and a coordinator and leaders are killed in the middle.
-Committed records are there once, aborted ones are not."""
+"""Transactions in a cluster: all brokers lead partitions, and a coordinator and leaders are killed during transactions.
+Committed records exist once, aborted ones do not."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_coordinator_is_killed_in_the_middle(cluster: BrokerCluster) -> None:
             cluster.brokers[gone].start()
             until(lambda: isr(cluster, STATE) == [{1, 2, 3}])
             until(lambda: all(one == {1, 2, 3} for one in isr(cluster, TOPIC)))
-    # Its markers are written after the response to the last commit.
+    # The markers are written after the response to the last commit.
     until(lambda: seen(cluster) == [expected] * PARTITIONS)
     assert committed(cluster.bootstrap, GROUP, SOURCE) == 13
 
@@ -113,7 +113,7 @@ def test_what_nobody_ends_is_aborted_wherever_it_is_led(cluster: BrokerCluster) 
 
 
 def markers_waiting(broker: ClusterBroker) -> float:
-    """Wait until their partition has no leader."""
+    """Return the number of markers that wait because their partition has no leader."""
     address = re.findall(r"Metrics at (http://\S+)", broker.console.read_text())[-1]
     with urllib.request.urlopen(address, timeout=LIMIT_S) as answer:
         shown = re.findall(r"^\w+_unknowndestinationqueuesize (\S+)$", answer.read().decode(), re.MULTILINE)
@@ -171,7 +171,7 @@ def _undeleted(admin: blocking.AdminClient, topic_id: Uuid, name: str) -> bool:
 
 @pytest.mark.checklist("E7", "E11", "E13")
 def test_our_own_producer_goes_on_when_brokers_die(cluster: BrokerCluster) -> None:
-    """One producer over the deaths of its coordinator, which coordinates the group as well, and of leaders."""
+    """One producer continues while its coordinator, which also coordinates the group, and leaders die."""
     before = seen(cluster)
     expected: list[str] = []
     own = {"bootstrap.servers": cluster.bootstrap, "transactional.id": "own", "default.api.timeout.ms": 120_000}

@@ -1,4 +1,4 @@
-"""Producers and groups run while brokers are killed one after another: each record is there once, and the group
+"""Producers and groups run while brokers are killed one after another. Each record exists once, and the group
 continues."""
 
 from __future__ import annotations
@@ -84,5 +84,5 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: BrokerCluster) 
             producer.flush()
             until(lambda: found.update(int(one.value) for one in consumer.poll(1.0)) or len(found) == 400)
             consumer.commit()
-    # Records committed before the kill were not read again.
+    # The group did not read records again that it had committed before the kill.
     assert found == Counter(range(400))

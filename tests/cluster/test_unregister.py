@@ -1,5 +1,5 @@
-"""A broker that is lost for good: UnregisterBroker ends all waits for it, also through Kafka's own tool; its data is
-not lost if it returns after all."""
+"""A broker that is lost for good: UnregisterBroker, also sent by Kafka's own tool, ends all waits for it. Its data is
+not lost if it returns nevertheless."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATER = {"delete.topic.delay.ms": "600000"}
 
 
 def nodes(brokers: Everywhere, number: int) -> list[str]:
-    """The store's nodes of a broker."""
+    """Return the store's nodes of a broker."""
     with state_of(brokers.cluster) as state:
         return state.known_of(number)
 
@@ -39,7 +39,7 @@ def test_a_dead_broker_is_forgotten_and_loses_nothing_when_it_returns(tmp_path: 
         brokers = Everywhere(cluster)
         controller, other, number = roles(brokers)
         away, asked, lives = cluster.brokers[number], cluster.brokers[other], brokers.at(controller)
-        # It keeps deleted data for longer than the others.
+        # This broker keeps deleted data for longer than the others.
         away.stop()
         away.settings |= LATER
         away.start()
@@ -76,7 +76,7 @@ def test_a_dead_broker_is_forgotten_and_loses_nothing_when_it_returns(tmp_path: 
         assert "BROKER_ID_NOT_REGISTERED" in unregister(asked, number).output
         gone = [name for name in ("waiting", "deleted", "late") if not lives.deletions(topics[name])]
 
-        # Its data is still there: data of unknown topics waits for an operator.
+        # The broker's data still exists: data of unknown topics waits for an operator.
         away.start()
         until(lambda: all(set(receipt(brokers, controller, topics[name]).values()) == {"found"} for name in gone))
         for name, topic_id in topics.items():

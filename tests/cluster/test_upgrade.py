@@ -1,6 +1,6 @@
-"""Brokers whose `inter.broker.protocol.version` is below 2.8 know no topic ids among themselves: they replicate, fail
-over and delete by name, as Apache Kafka 2.7 does. One after another they are raised while clients go on (KIP-516).
-"""
+"""Brokers with `inter.broker.protocol.version` below 2.8 use no topic ids among themselves: they replicate, fail over
+and delete by name, as Apache Kafka 2.7 does. The test raises the version on one broker after another while clients
+continue (KIP-516)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Network:
         self.links = links
 
     def asked(self, key: int) -> set[int]:
-        """The versions of requests that brokers have sent."""
+        """Return the versions of requests that brokers have sent."""
         return {version for pairs in self.links.asked.values() for found, version in pairs if found == key}
 
     def nodes(self, path: str) -> dict[str, Any]:
@@ -64,23 +64,23 @@ class Network:
         with zookeeper_client(self.cluster.zookeeper.address) as client:
             found = {}
             for name in client.get_children(path):
-                with suppress(NoNodeError):  # it has gone meanwhile
+                with suppress(NoNodeError):  # the node has been removed meanwhile
                     found[name] = json.loads(client.get(f"{path}/{name}")[0] or b"null")
             return found
 
     def node(self, path: str) -> bytes:
-        """A node in ZooKeeper."""
+        """Return a node in ZooKeeper."""
         with zookeeper_client(self.cluster.zookeeper.address) as client:
             found: bytes = client.get(path)[0]
             return found
 
     def between(self, source: int, target: int, key: int) -> set[int]:
-        """The versions of requests that one broker has sent to another."""
+        """Return the versions of requests that one broker has sent to another."""
         asked = self.links.asked.get((source, target), set())
         return {version for found, version in list(asked) if found == key}
 
     def raise_level(self, number: int) -> None:
-        """Restarts one broker at the newest level."""
+        """Restart one broker with the newest version."""
         broker = self.cluster.brokers[number]
         broker.stop()
         broker.settings.pop(VERSION, None)
@@ -89,7 +89,7 @@ class Network:
         broker.start()
 
     def in_sync(self, topic: str) -> None:
-        """Waits until all three are."""
+        """Wait until all three replicas are in sync."""
         for number in self.cluster.brokers:
             until(partial(self._is_in_sync, topic, number))
 
@@ -99,7 +99,7 @@ class Network:
         return bool(partitions) and set(partitions[0].isr_nodes) == {1, 2, 3}
 
     def recreate(self, name: str) -> int:
-        """Creates a topic on all brokers, in version 6; its error code."""
+        """Create a topic on all brokers with version 6; return the error code."""
         topic = m.CreateTopicsRequest_CreatableTopic(name=name, num_partitions=1, replication_factor=3)
         number = next(number for number, broker in self.cluster.brokers.items() if broker.running)
         with WireClient(self.cluster.brokers[number].port) as client:
@@ -107,7 +107,7 @@ class Network:
             return int(client.call(request, 6).topics[0].error_code)
 
     def delete(self, name: str, timeout_ms: int = 30_000) -> int:
-        """DeleteTopics by name, in version 5; its error code."""
+        """Delete a topic by name with version 5; return the error code."""
         number = next(number for number, broker in self.cluster.brokers.items() if broker.running)
         with WireClient(self.cluster.brokers[number].port) as client:
             request = m.DeleteTopicsRequest(topic_names=[name], timeout_ms=timeout_ms)
@@ -137,13 +137,13 @@ class Group(threading.Thread):
             self.problem = problem
 
     def goes_on(self) -> None:
-        """Waits until it has read more."""
+        """Wait until the consumer has read more records."""
         before = len(self.read)
         until(lambda: len(self.read) > before or self.problem)
         assert self.problem is None
 
     def finish(self, written: list[str]) -> None:
-        """Waits until it has read all that was written."""
+        """Wait until the consumer has read all written records."""
         self.wanted = len(written)
         self.join(LIMIT_S)
         assert self.problem is None
@@ -152,7 +152,7 @@ class Group(threading.Thread):
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Network]:
-    """Three brokers at 2.7."""
+    """Three brokers with version 2.7."""
     links = Links(listens=True)
     try:
         folder = tmp_path_factory.mktemp("old")
@@ -194,7 +194,7 @@ def test_old_brokers_replicate_fail_over_and_delete_by_name(network: Network) ->
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.create_topics([NewTopic("again", 1, 3)])
     assert read(cluster, "again") == []
-    # None of its messages had an id.
+    # None of the broker's messages had an id.
     assert {node["version"] for node in network.nodes("/brokers/topics").values()} == {2}
     assert not any("id" in node for node in network.nodes("/brokers/topics").values())
     for key in (1, 4, 5, 6):
@@ -204,7 +204,7 @@ def test_old_brokers_replicate_fail_over_and_delete_by_name(network: Network) ->
 @pytest.mark.checklist(67, 68, 118, "R27", "R39")
 def test_a_stale_word_by_name_is_fenced_by_epochs(network: Network) -> None:
     cluster = network.cluster
-    # A name that had a topic before: leader epochs continue.
+    # The name had a topic before: leader epochs continue.
     create(cluster, "fenced", [1, 2, 3])
     assert network.delete("fenced") == 0
     create(cluster, "fenced", [1, 2, 3])
@@ -255,12 +255,12 @@ def test_a_stale_word_by_name_is_fenced_by_epochs(network: Network) -> None:
     assert lead("fenced") == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
     assert lead("nobody-knows") == (0, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
     assert stop(replica=late) == (0, [ErrorCode.FENCED_LEADER_EPOCH])
-    # The topic that had the name before.
+    # This is the topic that had the name before.
     assert stop(last_epoch=before.epoch - 1) == (0, [ErrorCode.FENCED_LEADER_EPOCH])
     assert partition.exists()
-    # Its position in the replica list; a follower may be too slow for the ISR on a loaded machine.
+    # Compare its position in the replica list: on a loaded machine, a follower may be too slow for the ISR.
     assert state(cluster, "fenced", target)[:2] == before[:2]
-    # It still follows, too.
+    # The broker still follows this partition, too.
     written_to(network, "fenced", "more")
     same_logs(cluster, "fenced", target)
     assert read(cluster, "fenced") == ["kept", "more"]
@@ -279,7 +279,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     writer.start()
     group.start()
     writer.goes_on()
-    # A deletion is begun, and cannot be finished: a replica's broker is down.
+    # A deletion begins and cannot finish, because the broker of a replica is down.
     doomed = [broker.data_dir / "doomed-0" for broker in cluster.brokers.values()]
     until(lambda: all(path.exists() for path in doomed))
     cluster.brokers[last].kill()
@@ -303,7 +303,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     shown = network.nodes("/brokers/topics")
     assert all(shown[name]["id"] == hidden[name] for name in ("stream", "kept"))
     assert "doomed" in network.nodes("/admin/delete_topics")
-    # The broker that was down returns below 2.8: it gets the deletion by name, and that completes it.
+    # The stopped broker returns with a version below 2.8: it gets the deletion by name, which completes the deletion.
     assert network.recreate("doomed") == ErrorCode.TOPIC_ALREADY_EXISTS
     cluster.brokers[last].start()
     until(lambda: network.recreate("doomed") == 0)
@@ -336,7 +336,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     assert {node["version"] for node in network.nodes("/brokers/topics").values()} == {3}
     assert network.nodes("/brokers/topics")["stream"]["id"] == hidden["stream"]
     assert network.between(last, first, 4) == {4}
-    # All are raised: no message has a name, and no broker goes back.
+    # All brokers have the new version: no message has a name, and no broker uses the old version again.
     network.raise_level(last)
     network.in_sync("stream")
     network.links.asked.clear()
@@ -352,7 +352,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
     lowered.start()
     # Deleted replicas are staged everywhere by now.
     until(lambda: {one.state for found in Lives(lowered.port).deletions() for one in found.partitions} == {"staged"})
-    # No data is lost, and no deleted data is back.
+    # No data is lost, and no deleted data has returned.
     written = writer.finish()
     assert read(cluster, "stream") == written
     group.finish(written)
@@ -364,7 +364,7 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
 
 
 def written_to(network: Network, name: str, value: str) -> None:
-    """A record in partition 0, which all replicas in sync have: readers see it."""
+    """Write a record to partition 0. All in-sync replicas have it, so readers see it."""
 
     def done() -> bool:
         up = next(number for number, broker in network.cluster.brokers.items() if broker.running)
@@ -390,7 +390,7 @@ def test_all_are_raised_at_once_without_a_stop(tmp_path: Path) -> None:
             assert network.asked(1) == {12}
             assert alter(cluster.brokers[2].port, "2.8").error_code == 0
             assert network.nodes("/brokers/topics")["stream"]["version"] == 3
-            # Connections that go by name are seen to be between brokers that know ids by now.
+            # By now, connections that use names are known to be between brokers that support ids.
             until(lambda: all(13 in network.between(follower, 1, 1) for follower in (2, 3)))
             assert network.recreate("new") == 0
             now = controller(cluster)

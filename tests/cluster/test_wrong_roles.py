@@ -34,7 +34,7 @@ def reconciled(cluster: BrokerCluster, number: int) -> list[str]:
 
 
 def test_a_lost_election_is_mended(tmp_path: Path) -> None:
-    """The leader dies; its successor never gets its order, although clients see it as the leader."""
+    """The leader dies. Its successor never gets its order, although clients see it as the leader."""
     with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
         brokers = Everywhere(cluster)
         controller = brokers.controller()
@@ -73,7 +73,7 @@ def test_a_lost_creation_is_mended(tmp_path: Path) -> None:
 
 
 def test_a_follower_that_never_got_its_order_is_mended(tmp_path: Path) -> None:
-    """It counts as in sync and has no log."""
+    """The follower counts as in sync, but has no log."""
     with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
         brokers = Everywhere(cluster)
         controller = brokers.controller()
@@ -98,7 +98,7 @@ def health(cluster: BrokerCluster, at: int) -> dict[str, Any]:
 
 
 def test_health_names_the_leader_that_does_not_lead(tmp_path: Path) -> None:
-    """The leader refuses ListOffsets, whatever its own state; and it reports the fault once it has noticed."""
+    """The leader refuses ListOffsets, whatever its own state is. It reports the fault once it has noticed it."""
     with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
         brokers = Everywhere(cluster)
         controller = brokers.controller()

@@ -27,11 +27,11 @@ SESSION_S = 6
 LATE = 3
 """The server that can be delayed. Each broker knows only the server with its own number."""
 DELAY_S = 14
-"""A loaded machine has the time to cut everything off before it is over."""
+"""Session timeout: a loaded machine can cut all links before the session ends."""
 
 
 class Servers(Everywhere):
-    """The cluster and its ZooKeepers."""
+    """The cluster and its ZooKeeper servers."""
 
     def __init__(self, cluster: BrokerCluster, ensemble: Ensemble, links: Links) -> None:
         super().__init__(cluster)
@@ -39,7 +39,7 @@ class Servers(Everywhere):
         self.links = links
 
     def noted(self, topic_id: Uuid) -> bool:
-        """Whether the late broker has stored since when its data of the topic waits, which it does a second later."""
+        """Return whether the late broker has stored when the delay of its data began, which it does a second later."""
         with zookeeper_client(self.ensemble.servers[LATE - 1].address) as client:
             stat = client.exists(f"{znodes.STAGED}/{LATE}/{topic_id}")
         return stat is not None and stat.version > 0
@@ -99,13 +99,13 @@ def test_what_a_server_that_is_behind_says_removes_nothing(servers: Servers) -> 
         admin.alter_partition_reassignments({where: [1, 2]})
         until(lambda: aside(cluster))
         moved = time.monotonic()
-        # After a write of its own it would wait in any case.
+        # After a write of its own, the broker would wait in any case.
         until(lambda: servers.noted(topic_id))
         servers.hold_back()
         try:
             servers.links.cut_off(LATE, 1, 2)
             admin.alter_partition_reassignments({where: [1, 2, LATE]})
-            # A second more than it waits; nothing can be waited for where nothing is to happen.
+            # This is a second longer than the delay. The test must sleep, because it expects that nothing happens.
             until(lambda: time.monotonic() > moved + DELAY_S + 1)
             assert aside(cluster)
         finally:
@@ -116,14 +116,14 @@ def test_what_a_server_that_is_behind_says_removes_nothing(servers: Servers) -> 
 
 
 def aside(cluster: BrokerCluster) -> list[Path]:
-    """Staged replicas of the broker whose ZooKeeper server lags."""
+    """Return the staged replicas of the broker whose ZooKeeper server lags."""
     return list((cluster.brokers[LATE].data_dir / "deleting").glob("*"))
 
 
 @pytest.mark.checklist("B8", "R35")
 def test_without_a_majority(servers: Servers) -> None:
-    """For longer than a session: leaders lead, records are acknowledged and read, requests that need a decision fail
-    within their timeout, and no leadership moves. Afterwards everything resumes."""
+    """The majority is missing for longer than a session: leaders lead, records are acknowledged and read, requests that
+    need a decision fail within their timeout, and no leadership moves. Afterwards everything resumes."""
     cluster = servers.cluster
     create(cluster, "led-on", [1, 2, 3], min_insync_replicas="2")
     until(lambda: isr(cluster, "led-on") == [{1, 2, 3}])

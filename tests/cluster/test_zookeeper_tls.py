@@ -23,7 +23,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def cluster(authority: Authority, tmp_path: Path) -> Iterator[BrokerCluster]:
-    """Broker 1 has PKCS12 and JKS, broker 2 what keytool makes of both the other way round, broker 3 PEM."""
+    """Broker 1 has PKCS12 and JKS stores, broker 2 the two formats exchanged (made by keytool), broker 3 PEM files."""
     server = ZooKeeperServer(tmp_path / "zookeeper", tls=(authority.identity("zookeeper"), authority.certificate))
     server.start()
     identity = authority.identity("broker")

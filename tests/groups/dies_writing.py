@@ -1,8 +1,8 @@
-"""A broker that dies at a named record of a group: `python -m tests.groups.dies_writing FILE start …`.
+"""A broker that dies when it writes a named record of a group: `python -m tests.groups.dies_writing FILE start …`.
 
-The file says where, e.g. "TARGET before": with what is to be stored and not yet given to the log; "after": it is on
-disk, and nobody has heard of it. "TARGET gone": the record that buries one. It takes the file with it. No file: it
-lives.
+FILE names the record and the moment, for example "TARGET before": the broker dies before it appends the record to the
+log. "TARGET after": it dies when the record is on disk, before it responds. "TARGET gone before": the record is a
+tombstone. The broker removes FILE when it dies, and does not die without FILE.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ NAMES = {
     8: "CURRENT",
     16: "REGEX",
 }
-"""By the key type that begins each key of `__consumer_offsets`."""
+"""Names of records, by the key type with which each key of `__consumer_offsets` begins."""
 
 
 def named(record: Record) -> str:
-    """The record's name in the file."""
+    """Return the record's name in FILE."""
     key, value = record
     assert key is not None
     (kind,) = struct.unpack_from(">h", key)
@@ -41,7 +41,7 @@ def named(record: Record) -> str:
 
 
 def die_at(death: Death) -> None:
-    """Watch all writes of a group coordinator."""
+    """Intercept all writes of a group coordinator."""
     write = ShardLog.write
 
     def writing(shard_log: ShardLog, records: Sequence[Record], written: Written) -> None:

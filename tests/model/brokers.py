@@ -1,4 +1,4 @@
-"""Steps of brokers: execute orders, copy, remove, die and restart."""
+"""Steps of brokers: executing orders, copying, removing data, dying and restarting."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def deliveries(state: State, number: int, controller: Controller, faults: Faults
             continue
         heard = broker._replace(
             controller_epoch=max(broker.controller_epoch, message.controller_epoch),
-            # (The epoch alone says nothing where the store was set back and that was accepted.)
+            # (The epoch alone proves nothing if the store was set back and an operator has accepted that.)
             seen=max(broker.seen or message.seen, message.seen) if state.counted else None,
         )
         yield name, _obey(after, number, broker_id, message, faults=faults, broker=heard)
@@ -113,7 +113,7 @@ def _leader_and_isr(state: State, broker_id: int, broker: Broker, message: Messa
 
 
 def _evidence(state: State, broker_id: int, directory: Directory, shown: Topic | None) -> Evidence:
-    """From the store, read after a sync, and from what the controller has shown."""
+    """Return the evidence from the store, read after a sync, and from the state that the controller has shown."""
     for record in state.store.records:
         if record.topic_id == directory.topic_id:
             return Evidence.RETURNING if record.state == UNDELETING else Evidence.DEAD
@@ -137,8 +137,8 @@ def _stop(broker: Broker, message: Message, faults: Faults) -> Broker:
 
 
 def _confirmed(state: State, number: int, broker_id: int, broker: Broker, message: Message) -> State:
-    """A replica that was moved away is staged, and the response becomes part of the topic. It may arrive after the
-    broker got a replica again and lost that, too."""
+    """Stage a replica that was moved away, and add the response to the topic. The response may arrive after the broker
+    got a replica again and lost that, too."""
     state = state._replace(brokers=put(state.brokers, broker_id, broker))
     topic, meant = state.store.topic, message.live
     if topic is None or topic.topic_id != message.topic_id or meant is None:
@@ -156,7 +156,7 @@ def _confirmed(state: State, number: int, broker_id: int, broker: Broker, messag
 
 
 def _restore(state: State, number: int, broker_id: int, broker: Broker, message: Message) -> State:
-    """Moves the data back, unserved, and the answer becomes part of the record."""
+    """Move the data back without serving it, and add the response to the record."""
     found = [one for one in broker.directories if one.topic_id == message.topic_id]
     if found:
         others = broker.directories - set(found)
@@ -195,7 +195,7 @@ def start(state: State, broker_id: int, broker: Broker, faults: Faults) -> Itera
     after = state._replace(store=store, brokers=put(state.brokers, broker_id, started))
     for number, controller in enumerate(after.controllers):
         if controller is not None:
-            # Also a controller that was replaced and does not know it yet.
+            # The sender may be a controller that was replaced and does not know it yet.
             known = controller._replace(
                 alive=put(controller.alive, broker_id, started.epoch),
                 queues=put(controller.queues, broker_id, ()),
@@ -205,7 +205,7 @@ def start(state: State, broker_id: int, broker: Broker, faults: Faults) -> Itera
 
 
 def purges(state: State, broker_id: int, broker: Broker, faults: Faults) -> Iterator[tuple[str, State]]:
-    """A deadline is over: whether the data may go is read from the store, after a sync."""
+    """Remove data whose deadline has passed, if the store, read after a sync, allows it."""
     for directory in sorted(broker.directories):
         if directory.place != DELAYED or refuses(state, broker, faults):
             continue
@@ -242,7 +242,7 @@ def purges(state: State, broker_id: int, broker: Broker, faults: Faults) -> Iter
 
 
 def fetches(state: State) -> Iterator[tuple[str, State]]:
-    """A follower that is not in sync copies what its leader has."""
+    """Let a follower that is not in sync copy its leader's records."""
     topic = state.store.topic
     if topic is None or state.brokers[topic.leader].served != topic.topic_id:
         return
@@ -258,7 +258,7 @@ def fetches(state: State) -> Iterator[tuple[str, State]]:
 
 
 def produce(state: State) -> Iterator[tuple[str, State]]:
-    """An acknowledged record: the leader and all in sync have it."""
+    """Append an acknowledged record: the leader and all in-sync replicas have it."""
     topic = state.store.topic
     if topic is None or not state.budget.produces:
         return

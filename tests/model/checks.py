@@ -40,7 +40,8 @@ def check(state: State) -> None:
 
 
 def _check_that_holders_are_known(state: State) -> None:
-    """A record may be dropped only when none of its holders has data left; then no other broker may have any."""
+    """A record may be removed only when none of its holders has data left. No other broker may then have data
+    either."""
     if state.set_back:
         return
     for record in state.store.records:
@@ -52,8 +53,8 @@ def _check_that_holders_are_known(state: State) -> None:
 
 
 def settled(state: State, faults: Faults) -> State | None:
-    """The state when all brokers run, the last controller's messages have arrived and no step is pending; None if that
-    is impossible (there is no controller)."""
+    """Return the state in which all brokers run, the last controller's messages have arrived and no step is pending.
+    Return None if that is impossible, because there is no controller."""
     current = [
         number
         for number, controller in enumerate(state.controllers)
@@ -77,7 +78,7 @@ def check_settled(state: State) -> None:
     for broker_id, broker in enumerate(state.brokers):
         hosts = topic is not None and broker_id in topic.replicas
         if hosts and topic is not None and broker.served != topic.topic_id and not state.set_back:
-            # (A store that was set back names incarnations of which nothing proves that they come later.)
+            # (In a store that was set back, nothing may prove which of two incarnations is later.)
             raise BrokenError(f"broker {broker_id} does not serve {topic.topic_id}")
         if not hosts and broker.served:
             raise BrokenError(f"broker {broker_id} serves {broker.served}, which it does not host")

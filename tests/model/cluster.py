@@ -1,10 +1,10 @@
-"""A small cluster as a value: the life of one name over brokers, controllers and a store, in steps that any order may
-take. What a broker does with a directory is the product's own decision (`replicas.stray_reconciliation`); the rest is
-the protocol in its shortest form.
+"""A small cluster as a value: the life of one topic name with brokers, controllers and a store, in steps that can
+happen in any order. The product itself decides what a broker does with a directory (`replicas.stray_reconciliation`);
+the model implements the rest of the protocol in its shortest form.
 
-One partition, three brokers, two of which may be controller. A state is immutable; `steps` gives every state that can
-follow. Messages from a controller to a broker keep their order; a crash loses the messages of whoever crashes; a
-controller that has been replaced goes on until a write or an answer tells it.
+There are one partition and three brokers, two of which may be controller. A state is immutable; `steps` yields every
+state that can follow. Messages from a controller to a broker keep their order. A crash loses the messages of the
+crashed process. A replaced controller continues until a write or a response shows that it was replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.model.state import (
 
 
 def steps(state: State, faults: Faults = NO_FAULTS) -> Iterator[tuple[str, State]]:
-    """Every step that can be taken, with its name. Raises BrokenError."""
+    """Yield every possible step, with its name. Raises BrokenError."""
     yield from elections(state, faults)
     for number, controller in enumerate(state.controllers):
         if controller is not None:
@@ -45,11 +45,11 @@ def backups(state: State) -> Iterator[tuple[str, State]]:
     if state.budget.restores and state.backup is None and state.store.controller_epoch:
         yield "backup", state._replace(backup=state.store)
     if state.budget.restores and state.backup is not None and state.backup != state.store:
-        # Everything that spoke to the store has lost its session.
+        # All processes that were connected to the store have lost their sessions.
         yield (
             "restore the backup",
             state._replace(
-                # Ids are random: none comes twice.
+                # Ids are random: no id occurs twice.
                 store=state.backup._replace(next_id=state.store.next_id),
                 backup=None,
                 controllers=(None,) * len(CONTROLLERS),
@@ -58,10 +58,10 @@ def backups(state: State) -> Iterator[tuple[str, State]]:
             ),
         )
     if any(refuses(state, broker, NO_FAULTS) for broker in state.brokers):
-        # Offline: no broker runs, and each forgets what it has seen of the store that was.
+        # No broker runs, and each forgets the state of the old store that it has seen.
         stopped = tuple(one._replace(up=False, served=0, seen=None, controller_epoch=0) for one in state.brokers)
-        # From now on the store's state counts, including its deletions; the operator has a whole delay to undelete
-        # topics.
+        # From this step on, the store's state counts, including its deletions; the operator has a whole delay to
+        # undelete topics.
         topic = state.store.topic
         left = (
             {(topic.topic_id, broker_id) for broker_id in BROKERS if broker_id not in topic.replicas} if topic else ()

@@ -1,4 +1,4 @@
-"""Steps of controllers: become the controller, decide, and send."""
+"""Steps of controllers: become the controller, decide, and send messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def elections(state: State, faults: Faults) -> Iterator[tuple[str, State]]:
         if not broker.up or state.controllers[number] is not None or refuses(state, broker, faults):
             continue
         epoch, decision = state.store.controller_epoch + 1, state.store.decision + state.counted
-        # A word is random: after a restore it is another one.
+        # The term's word is random: after a restore it differs.
         office = StoredTerm(f"{epoch}{'b' if state.set_back else 'a'}", decision)
         offices = (*state.store.offices, (epoch, office)) if state.counted else ()
         store = state.store._replace(controller_epoch=epoch, decision=decision, offices=offices)
@@ -48,7 +48,7 @@ def elections(state: State, faults: Faults) -> Iterator[tuple[str, State]]:
                 controller = send_full(controller, broker_id, seen(store))
         if faults.full_before_loaded:
             controller = controller._replace(topic=store.topic, records=store.records)
-        # Whether the one before notices or not.
+        # This works whether or not the previous controller notices.
         after = state._replace(store=store, budget=state.budget._replace(elections=state.budget.elections - 1))
         yield f"broker {number} is elected", after._replace(controllers=put(after.controllers, number, controller))
 
@@ -85,7 +85,7 @@ def decisions(state: State, number: int, controller: Controller, faults: Faults)
             yield f"controller {number} is told that it is none any more", resigned(state, number)
             return
         after = after._replace(budget=budget, **_truth(state, after.store))
-        # It may die between the write and the first message.
+        # The controller may die between the write and the first message.
         yield f"{name}, and controller {number} dies", resigned(after, number)
         told = controller._replace(topic=after.store.topic, records=after.store.records)
         for broker_id, kind, topic_id in messages:
@@ -94,7 +94,7 @@ def decisions(state: State, number: int, controller: Controller, faults: Faults)
 
 
 def _truth(state: State, after: Store) -> dict[str, Any]:
-    """Facts that a decision has established, whatever the store contains later."""
+    """Return the facts that a decision has established, whatever the store contains later."""
     before = state.store.topic
     deleted, left = state.deleted, state.left
     if before is not None and after.topic is None:
@@ -111,7 +111,7 @@ Decision = tuple[str, Store, Budget, list[tuple[int, str, int]]]
 
 
 def _possible(state: State, controller: Controller, faults: Faults) -> Iterator[Decision]:
-    """The decisions that the controller's state allows."""
+    """Return the decisions that are possible in the controller's state."""
     store, budget, topic = state.store, state.budget, controller.topic
     alive = [broker_id for broker_id in BROKERS if controller.alive[broker_id] >= 0]
     if topic is None and budget.creates:
@@ -194,7 +194,7 @@ def _possible(state: State, controller: Controller, faults: Faults) -> Iterator[
 
 
 def _reassignment(state: State, topic: Topic, alive: list[int]) -> Iterator[Decision]:
-    """A replica is added, joins the set in sync when it has everything, and then an old one goes."""
+    """Add a replica; when it has every record, it joins the ISR; then an old replica is removed."""
     store, budget = state.store, state.budget
     everybody = sorted(topic.replicas)
     if budget.reassignments and len(topic.replicas) == 2:
@@ -213,7 +213,7 @@ def _reassignment(state: State, topic: Topic, alive: list[int]) -> Iterator[Deci
             )
     for broker_id in sorted(topic.replicas - topic.isr):
         mine = [one for one in state.brokers[broker_id].directories if one.topic_id == topic.topic_id]
-        # The leader asks for it, with the life of the broker that has fetched.
+        # The leader proposes it, with the broker epoch of the broker that has fetched.
         if mine and mine[0].records >= topic.committed and state.brokers[broker_id].served == topic.topic_id:
             joined = topic._replace(isr=topic.isr | {broker_id})
             yield f"{broker_id} is in sync for {topic.topic_id}", store._replace(topic=joined), budget, []
@@ -235,8 +235,8 @@ def _reassignment(state: State, topic: Topic, alive: list[int]) -> Iterator[Deci
 
 
 def _holders(state: State, topic: Topic, faults: Faults) -> frozenset[int]:
-    """Every broker that ever had a replica and has not confirmed its removal; those that have put something aside say
-    so in the store."""
+    """Return every broker that ever had a replica and has not confirmed its removal. Brokers with staged data are
+    marked in the store."""
     aside = {
         broker_id
         for broker_id, broker in enumerate(state.brokers)

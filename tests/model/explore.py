@@ -1,4 +1,4 @@
-"""Breadth first through every history of the small cluster."""
+"""Breadth-first search through every history of the small cluster."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.model.state import NO_FAULTS, BrokenError, Budget, Faults, State, ini
 class Explored(NamedTuple):
     states: int
     complete: bool
-    """Every history within the budget was seen."""
+    """Whether every history within the budget was explored."""
     broken: str
-    """The shortest history that breaks an invariant, a step a line; "" if there is none."""
+    """The shortest history that breaks an invariant, one step per line; "" if there is none."""
 
 
 def explore(budget: Budget, faults: Faults = NO_FAULTS, states_max: int = 1_000_000) -> Explored:
-    """Stops at the first invariant that does not hold, or after `states_max` states."""
+    """Search until an invariant is broken, or until `states_max` states were visited."""
     first = initial(budget)
     came_from: dict[State, tuple[State, str] | None] = {first: None}
     todo = deque([first])
@@ -47,7 +47,7 @@ def explore(budget: Budget, faults: Faults = NO_FAULTS, states_max: int = 1_000_
 
 
 def walk(budget: Budget, seed: int, faults: Faults = NO_FAULTS, walks: int = 1_000, length: int = 80) -> Explored:
-    """Histories at random: deep ones, where `explore` sees all short ones."""
+    """Follow random histories: they are long, while `explore` visits all short ones."""
     rng = random.Random(seed)
     taken = 0
     for _ in range(walks):

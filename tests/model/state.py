@@ -1,4 +1,4 @@
-"""The small cluster as a value: brokers, controllers, a store, messages under way; immutable."""
+"""The small cluster as a value: brokers, controllers, a store, and messages in flight. Immutable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Directory(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """The name's incarnation. `committed`: records that were acknowledged."""
+    """The live incarnation of the name. `committed`: acknowledged records."""
 
     topic_id: int
     replicas: frozenset[int]
@@ -36,7 +36,7 @@ class Topic(NamedTuple):
     epoch: int
     committed: int
     departed: frozenset[tuple[int, int]] = frozenset()
-    """Brokers from which it was moved away, with the epoch of that, and that have not confirmed it."""
+    """Broker from which the replica was moved away → leader epoch of the move, until the broker has confirmed it."""
 
 
 class Record(NamedTuple):
@@ -64,15 +64,15 @@ class Store(NamedTuple):
 
 class Message(NamedTuple):
     kind: str
-    """full, incremental, others (incremental, about other topics), stop, restore."""
+    """Type of the message: full, incremental, others (incremental, about other topics), stop, restore."""
     controller_epoch: int
     broker_epoch: int
     seen: ControllerHistory
-    """The controller's position."""
+    """The sender's position in the decisions."""
     topic: Topic | None
-    """The partitions that it names: a FULL names all that the receiver hosts."""
+    """The partitions in the message: a FULL message names all that the receiver hosts."""
     live: Topic | None
-    """The state that UpdateMetadata has shown before it."""
+    """The state that UpdateMetadata has shown before this message."""
     topic_id: int
     """Partition states of StopReplica and RestoreReplicas."""
 
@@ -82,7 +82,7 @@ class Controller(NamedTuple):
     topic: Topic | None
     records: frozenset[Record]
     alive: tuple[int, ...]
-    """Broker epoch of each broker that it knows, else -1."""
+    """Broker → broker epoch that the controller knows, else -1."""
     queues: tuple[tuple[Message, ...], ...]
 
 
@@ -90,12 +90,12 @@ class Broker(NamedTuple):
     up: bool
     epoch: int
     controller_epoch: int
-    """The highest obeyed in this life."""
+    """The highest controller epoch that the broker has obeyed in this run."""
     seen: ControllerHistory | None
-    """On disk."""
+    """The last controller decision that the broker has stored on its disk."""
     directories: frozenset[Directory]
     served: int
-    """The id in service, 0: none."""
+    """The topic id in service; 0: none."""
 
 
 class Budget(NamedTuple):
@@ -110,7 +110,7 @@ class Budget(NamedTuple):
     restores: int
     produces: int
     others: int = 0
-    """Requests about other topics: INCREMENTAL, and without this one."""
+    """Number of requests about other topics: INCREMENTAL ones that do not name this topic."""
 
 
 class State(NamedTuple):
@@ -122,11 +122,11 @@ class State(NamedTuple):
     deleted: frozenset[int] = frozenset()
     """Topic ids that clients know as deleted and that were not undeleted since."""
     left: frozenset[tuple[int, int]] = frozenset()
-    """(id, broker): replicas that were moved away."""
+    """(id, broker) of replicas that were moved away."""
     counted: bool = False
-    """Whether decisions are numbered: only where the store may be restored does it matter, and it costs states."""
+    """Whether decisions are numbered. That matters only if the store may be restored, and it costs states."""
     set_back: bool = False
-    """The store was restored, some time."""
+    """Whether the store was ever restored."""
 
 
 class BrokenError(AssertionError):
@@ -134,24 +134,24 @@ class BrokenError(AssertionError):
 
 
 class Faults(NamedTuple):
-    """Mistakes that can be planted, each of which some history must show."""
+    """Mistakes that can be planted. For each, some history must break an invariant."""
 
     absence_deletes: bool = False
     """Partitions that a FULL request does not name are staged with a deadline, whatever the broker knows of them."""
     incremental_deletes: bool = False
     """Partitions that an INCREMENTAL request does not name are treated as in a FULL one."""
     purge_without_look: bool = False
-    """A deadline that is over removes the data without asking the store again."""
+    """When a deadline has passed, data is removed without reading the store again."""
     purge_before_closed: bool = False
-    """Data may be removed while the deletion can still be taken back."""
+    """Data may be removed while the deletion can still be undone."""
     stale_controller_obeyed: bool = False
     restored_store_accepted: bool = False
     full_before_loaded: bool = False
-    """A new controller sends FULL of an image that it has not loaded."""
+    """A new controller sends FULL messages from an image that it has not loaded."""
     stop_by_name: bool = False
     any_replica_leads_after_undelete: bool = False
     departed_forgotten: bool = False
-    """A deletion record names the replicas at that time only."""
+    """A deletion record names only the replicas at the time of the deletion."""
 
 
 NO_FAULTS = Faults()
@@ -165,7 +165,7 @@ def initial(budget: Budget) -> State:
 
 
 def write(state: State, number: int, store: Store) -> State | None:
-    """A multi of a controller; None: refused, because another one has taken the office."""
+    """Apply a multi of a controller; return None if it fails because another controller has taken over."""
     controller = state.controllers[number]
     assert controller is not None
     if controller.epoch != state.store.controller_epoch:
@@ -178,7 +178,7 @@ def resigned(state: State, number: int) -> State:
 
 
 def refuses(state: State, broker: Broker, faults: Faults) -> bool:
-    """Whether the broker takes the store for one that was set back."""
+    """Return whether the broker considers the store as set back."""
     if faults.restored_store_accepted or not state.counted:
         return False
     return set_back(broker.seen, dict(state.store.offices), state.store.decision) is not None

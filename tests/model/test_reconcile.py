@@ -1,8 +1,8 @@
-"""The protocol of deletion and reconciliation over a small cluster: every short history, and long ones at random.
+"""The protocol of deletion and reconciliation in a small cluster: every short history, and long random ones.
 
-A directory's fate is decided by the product (`replicas.stray_reconciliation`), and so is whether the store was set back
-(`metadata.store_history`). Two controllers, three brokers, two incarnations of a name, reassignment, undelete,
-a restored store, and a crash anywhere, also between a controller's write and its first message.
+The product itself decides what happens to a directory (`replicas.stray_reconciliation`), and whether the store was set
+back (`metadata.store_history`). The model has two controllers, three brokers, two incarnations of a name, reassignment,
+undelete, a restored store, and a crash at any point, also between a controller's write and its first message.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def test_every_situation_of_a_directory_has_one_outcome() -> None:
         seen[outcome] = seen.get(outcome, 0) + 1
         own = claim is not None and topic_id == "mine"
         if outcome is ReconcileOutcome.STAGED:
-            # Proof, never absence: its id is dead or the topic is elsewhere, or the successor's epochs begin above its
-            # last epoch.
+            # The broker stages data only with proof: its id is dead, the topic is on other brokers, or the successor's
+            # epochs begin above its last epoch. Absence is no proof.
             assert not own
             undecided = evidence in (Evidence.NOTHING, Evidence.HERE)
             succeeded = claim is not None and epoch < claim.leader_epoch and undecided

@@ -1,4 +1,4 @@
-"""JSON with its length before it."""
+"""JSON frames, each preceded by its length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def read_frame(reader: asyncio.StreamReader) -> Any:
-    """The next frame; None at the end of the connection."""
+    """Return the next frame; None at the end of the connection."""
     try:
         size = int.from_bytes(await reader.readexactly(4), "big")
         return json.loads(await reader.readexactly(size))

@@ -77,7 +77,7 @@ class NodeProcess:
         await until(met, what)
 
     async def kill(self) -> None:
-        """Like `kill -9`: nothing is closed."""
+        """Kill the process as by `kill -9`: nothing is closed."""
         assert self.process is not None
         self.process.kill()
         await self.process.wait()
@@ -90,7 +90,7 @@ class NodeProcess:
         await self.reading
 
     def log(self) -> list[tuple[int, bytes]]:
-        """Offset and value of each record of data on the disk."""
+        """Return offset and value of each data record on the disk."""
         return [record for segment in sorted(self.directory.glob("*.log")) for record in values(segment)]
 
     def segments(self) -> dict[str, bytes]:
@@ -102,7 +102,8 @@ class Quorum:
 
     def __init__(self, root: Path, size: int, settings: dict[str, Any] | None = None) -> None:
         ports = dict(zip(range(1, size + 1), free_ports(size), strict=True))
-        # So long that a slow machine does not depose a leader. The nodes notice a killed leader by its closed port.
+        # A timeout that is too long for a slow machine to depose a leader. The nodes notice a killed leader by its
+        # closed port.
         settings = {"controller.quorum.fetch.timeout.ms": 20_000, **(settings or {})}
         self.nodes = {
             node: NodeProcess(node, root / str(node) / "__cluster_metadata-0", ports, settings) for node in ports
@@ -120,7 +121,7 @@ class Quorum:
                 await node.kill()
 
     async def leader(self, but: int | None = None) -> tuple[NodeProcess, int]:
-        """The node that knows that it leads, and its epoch."""
+        """Return the node that leads, by its own status, and its epoch."""
         found: list[tuple[int, int]] = []
 
         async def elected() -> bool:
@@ -138,13 +139,13 @@ class Quorum:
         return self.nodes[leader], epoch
 
     async def stop(self) -> None:
-        """Stop all nodes, the leader last: the others elect no other, and nothing is appended."""
+        """Stop all nodes, the leader last, so that the others elect no new leader and append nothing."""
         leader, _ = await self.leader()
         for node in sorted(self.nodes.values(), key=lambda node: node is leader):
             await node.stop()
 
     async def settled(self) -> None:
-        """All nodes have the same log, and all of it is committed."""
+        """Wait until all nodes have the same log, and all of it is committed."""
 
         async def equal() -> bool:
             states = [await node.ask("status") for node in self.nodes.values()]

@@ -1,6 +1,6 @@
-"""A node of the quorum in a process of its own: `python -m tests.quorum.node_process '{"node_id": 1, …}'`.
+"""A node of the quorum in its own process: `python -m tests.quorum.node_process '{"node_id": 1, …}'`.
 
-It listens on a loopback port for other nodes and for the test. Frames: 4 bytes length, then JSON; bytes are hex.
+It listens on a loopback port for other nodes and for the test. A frame has 4 bytes of length, then JSON; bytes are hex.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def directory_id(node_id: int) -> Uuid:
 
 
 class Image:
-    """The records, in their order."""
+    """Stores the records in their order."""
 
     def __init__(self) -> None:
         self.records: list[bytes] = []

@@ -1,4 +1,5 @@
-"""`pybroker` as a release would be that knows fewer levels of metadata.version: the first argument is its highest."""
+"""Starts `pybroker` like an older release, which supports fewer levels of metadata.version. The first argument is the
+highest level that it supports."""
 
 from __future__ import annotations
 

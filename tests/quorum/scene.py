@@ -37,7 +37,7 @@ class Scene:
     """The brokers, and client operations."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
-        """`settings` are added to those of every broker."""
+        """`settings` are added to the settings of every broker."""
         between = {broker_id: free_port() for broker_id in range(1, SIZE + 1)}
         self.brokers = {
             broker_id: QuorumBroker(folder / f"broker-{broker_id}", broker_id, between) for broker_id in between
@@ -53,7 +53,7 @@ class Scene:
             broker.kill()
 
     def start(self) -> None:
-        """Start all brokers that do not run."""
+        """Start all brokers that are not running."""
         started = [broker for broker in self.brokers.values() if not broker.running]
         for broker in started:
             broker.launch()
@@ -61,7 +61,7 @@ class Scene:
             broker.await_answers()
 
     def all_vote(self) -> bool:
-        """Whether every broker knows that all are voters: they become voters one at a time."""
+        """Return whether every broker's status shows all brokers as voters: they become voters one at a time."""
         line = f"voters of the metadata log: {', '.join(map(str, self.brokers))} "
         return all(line in broker.console.read_text() for broker in self.brokers.values())
 
@@ -70,7 +70,7 @@ class Scene:
         return ",".join(broker.bootstrap for broker in self.brokers.values() if broker.running)
 
     def controller(self) -> int:
-        """The running controller."""
+        """Return the id of the running controller."""
         found: list[int] = []
 
         def known() -> bool:
@@ -83,7 +83,7 @@ class Scene:
         return found[-1]
 
     def in_sync(self, topic: str) -> list[int]:
-        """The number of in-sync replicas of each partition."""
+        """Return the number of in-sync replicas of each partition."""
         with blocking.AdminClient({"bootstrap.servers": self.bootstrap}) as admin:
             described = admin.describe_topics([topic]).all_topic_names()[topic]
             return [len(partition.isr) for partition in described.partitions]
@@ -101,7 +101,7 @@ class Scene:
         return set(values)
 
     def read(self, topic: str) -> set[str]:
-        """All records up to the end as it is now."""
+        """Return all records up to the current end."""
         places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
         found: list[str] = []
         with blocking.Consumer({"bootstrap.servers": self.bootstrap, "auto.offset.reset": "earliest"}) as consumer:

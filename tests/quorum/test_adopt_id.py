@@ -1,4 +1,5 @@
-"""Commands for the store of a stopped broker, in a metadata quorum: `adopt-id`, and those that are for ZooKeeper."""
+"""Commands on the store of a stopped broker, run in a metadata quorum: `adopt-id`, and commands that are only for
+ZooKeeper."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def command(broker: QuorumBroker, *words: str) -> Result:
 
 
 def test_a_directory_takes_over_the_id_of_the_metadata_log(tmp_path: Path) -> None:
-    """As the error of the start recommends; the metadata log keeps its id."""
+    """The error of a refused start recommends this command. The metadata log keeps its id."""
     broker = QuorumBroker(tmp_path / "broker", 1, {1: free_port()})
     broker.start()
     try:

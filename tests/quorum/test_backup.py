@@ -1,4 +1,4 @@
-"""Backup and restore of the metadata log, and the only voter that is left."""
+"""Backup and restore of the metadata log, and recovery with the only voter that is left."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def topics(broker: QuorumBroker) -> set[str]:
 
 
 def seen(broker: QuorumBroker) -> int:
-    """The offset that a broker remembers."""
+    """Return the offset of the metadata log that a broker has stored as applied."""
     path = broker.data_dir / "quorum-seen"
     return int(json.loads(path.read_text())["offset"]) if path.exists() else -1
 
@@ -77,11 +77,11 @@ def test_backup_is_restored_after_all_metadata_logs_are_lost(scene: Scene, tmp_p
     assert {path.name for path in folder.iterdir()} == {made.name, f"{made.name}.json"}
     assert int(made.name[:20]) == report["end_offset"] > 0
     after = create(scene, "after")
-    # Once a second a broker writes down its last applied offset.
+    # A broker stores its last applied offset once a second.
     until(lambda: all(seen(broker) > report["end_offset"] for broker in scene.brokers.values()))
     kill(scene)
 
-    # The broker remembers newer metadata, with and without its log.
+    # The broker has applied newer metadata than the backup, with and without its log.
     words = refused(quorum("restore", first, str(made)))
     assert "Nothing was changed" in words
     assert "has applied the metadata log up to offset" in words
@@ -91,7 +91,7 @@ def test_backup_is_restored_after_all_metadata_logs_are_lost(scene: Scene, tmp_p
     assert not log_of(first).exists()
     done(quorum("restore", first, str(made), "--accept-older"))
 
-    # A broker that remembers newer metadata refuses the restored log, until an operator accepts it.
+    # A broker that has applied newer metadata refuses the restored log, until an operator accepts it.
     second = scene.brokers[2]
     first.launch()
     second.launch()
@@ -102,7 +102,7 @@ def test_backup_is_restored_after_all_metadata_logs_are_lost(scene: Scene, tmp_p
     scene.start()
     until(lambda: all(before <= topics(broker) for broker in scene.brokers.values()))
     assert not topics(first) & after
-    # They remove nothing for one delete.topic.delay.ms.
+    # The brokers remove no data for one delete.topic.delay.ms.
     notes = [json.loads((broker.data_dir / "quorum-seen").read_text()) for broker in scene.brokers.values()]
     assert all(note["accepted_ms"] > 0 for note in notes)
     create(scene, "later")

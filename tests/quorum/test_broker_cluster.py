@@ -1,5 +1,5 @@
-"""Three brokers without ZooKeeper: they elect a controller, keep topics and records, and nothing acknowledged is lost
-when the controller is killed, or all of them."""
+"""Three brokers without ZooKeeper elect a controller and keep topics and records. No acknowledged data is lost when the
+controller, or every broker, is killed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_topics_and_records_outlive_the_controller_and_all_brokers(scene: Scene)
         # The client may ask another broker, which applies the change a moment later, as in Kafka.
         until(lambda: "a" not in admin.list_topics())
         admin.undelete_topics([topic_id]).all()
-        # A new leader shows records when its followers have fetched them.
+        # A new leader shows records after its followers have fetched them.
         until(lambda: scene.read("a") == records)
 
     until(scene.all_vote)

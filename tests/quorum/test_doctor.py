@@ -18,7 +18,7 @@ VOTERS = "controller.quorum.voters"
 
 
 def checked(broker: QuorumBroker, what: str = "quorum") -> list[str]:
-    """State and words of the findings about the quorum."""
+    """Return state and words of the findings about the quorum."""
     command = broker.command()
     sets = [part for at, word in enumerate(command) if word == "--set" for part in ("--set", command[at + 1])]
     done = CliRunner().invoke(cli, ["doctor", "--json", *sets])
@@ -70,7 +70,7 @@ def test_a_broker_that_does_not_vote_and_an_even_number(broker: QuorumBroker) ->
 
 
 def test_a_directory_of_another_cluster(broker: QuorumBroker, tmp_path: Path) -> None:
-    # The voter with the lowest id founds a cluster of its own.
+    # Without other voters, the voter with the lowest id founds its own cluster.
     other = QuorumBroker(tmp_path / "other", 2, {2: OTHER, 3: THIRD})
     other.launch()
     try:

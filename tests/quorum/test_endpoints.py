@@ -34,7 +34,7 @@ class ObserverScene(Scene):
         self.observer.kill()
 
     def all_vote(self) -> bool:
-        """Whether the three are voters, also in the observer's log."""
+        """Return whether the three are voters, also according to the observer's log."""
         return "voters of the metadata log: 1, 2, 3 " in self.observer.console.read_text()
 
 
@@ -53,7 +53,7 @@ def tool(scene: Scene, command: str, how: str, *arguments: str) -> str:
 
 
 def listed(scene: Scene, how: str) -> set[int]:
-    """The ids in Kafka's table of endpoints."""
+    """Return the ids in the table of endpoints that Kafka's tool prints."""
     rows = [line.split() for line in tool(scene, "list-endpoints", how).splitlines()]
     header, *endpoints = rows
     assert header[:3] == ["ID", "HOST", "PORT"]
@@ -134,6 +134,6 @@ def test_kafkas_tools_unregister_a_controller(scene: ObserverScene, how: str) ->
     assert f"Unregistered KRaft controller {removed}\n" in said
     assert f"Controller {removed} is no longer registered" in unregister(removed)
     assert listed(scene, "--bootstrap-controller") == scene.brokers.keys() - {removed}
-    # As a broker it is still registered, and works when it is back.
+    # The broker is still registered, and works after its restart.
     scene.start()
     until(lambda: listed(scene, "--bootstrap-server") == {1, 2, 3, OBSERVER})

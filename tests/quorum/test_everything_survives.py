@@ -1,4 +1,4 @@
-"""Everything that a cluster keeps is in the metadata log: it is there after all brokers were killed."""
+"""All data that a cluster stores in its metadata is in the metadata log: it exists after all brokers were killed."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Room(NamedTuple):
 
 
 def limit_files(node: NodeProcess, size: int) -> None:
-    """Like `ulimit -f`: larger files fail as on a full disk."""
+    """Limit the size of files like `ulimit -f`: larger files fail as on a full disk."""
     assert node.process is not None
     _, hard = resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (size, hard))
@@ -56,7 +56,7 @@ def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Room]:
 
 
 async def propose_until_refused(leader: NodeProcess, epoch: int, prefix: str) -> list[str]:
-    """Propose records until the leader refuses one; the acknowledged ones."""
+    """Propose records until the leader refuses one; return the acknowledged ones."""
     acknowledged: list[str] = []
     number = 0
     while True:
@@ -90,7 +90,7 @@ async def test_leader_with_a_full_disk_gives_way_and_comes_back(room: Room) -> N
         assert records[0] == records[1] == records[2]
         assert {*names, *later} <= set(records[0])
         assert len(set(records[0])) == len(records[0])
-        # It may lead again: the test stops brokers until only it and one other are left.
+        # The node may lead again: the test stops brokers until only this node and one other are left.
         assert first.process.pid == pid
         await second.kill()
         last, epoch = await quorum.leader(but=second.node_id)

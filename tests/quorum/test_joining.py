@@ -19,7 +19,7 @@ from tests.support.brokers import PybrokerProcess
 
 
 class JoiningBroker(PybrokerProcess):
-    """A broker that knows no voters; without an address it makes a cluster."""
+    """A broker without configured voters; without an address of another broker, it founds a cluster."""
 
     def __init__(self, folder: Path, broker_id: int, join: int | None) -> None:
         super().__init__(folder)
@@ -32,7 +32,7 @@ class JoiningBroker(PybrokerProcess):
             "inter.broker.listener.name": "BETWEEN",
             "offsets.topic.replication.factor": "3",
             "min.insync.replicas": "2",
-            # So long that a slow machine does not depose a leader.
+            # A timeout that is too long for a slow machine to depose a leader.
             "controller.quorum.fetch.timeout.ms": "10000",
         }
 
@@ -47,7 +47,7 @@ class JoiningBroker(PybrokerProcess):
 
 
 class JoiningScene(Scene):
-    """The first broker makes the cluster, and the others join it."""
+    """The first broker founds the cluster, and the others join it."""
 
     def __init__(self, folder: Path, size: int) -> None:
         first = JoiningBroker(folder / "broker-1", 1, None)
@@ -68,7 +68,7 @@ class JoiningScene(Scene):
         return json.loads(done.stdout)
 
     def voters(self) -> dict[int, str]:
-        """Directory ids of the voters."""
+        """Return the directory ids of the voters."""
         rows = self.quorum("status")["replicas"]
         return {row["broker"]: row["directory_id"] for row in rows if row["role"] != "observer"}
 
@@ -91,7 +91,7 @@ def test_brokers_join_by_an_address(tmp_path: Path) -> None:
         scene.create("a", 3)
         records = scene.produce("a", "first-", 100)
 
-        # A fourth broker observes. It has the metadata, and no vote.
+        # A fourth broker is an observer: it has the metadata, but no vote.
         scene.start_these(4)
         found: list[Any] = []
 
@@ -126,7 +126,7 @@ def test_commands_change_voters(tmp_path: Path) -> None:
         until(lambda: 4 in {row["broker"] for row in scene.quorum("status")["replicas"]})
         assert scene.quorum("add", "4") == {"added": 4}
         assert scene.quorum("remove", "2") == {"removed": 2}
-        # The removed leader hands over. Nothing takes its place: three are enough.
+        # The removed leader hands over. No observer replaces it, because three voters are enough.
         until(lambda: scene.quorum("status")["leader"] in (1, 3, 4))
         assert set(scene.voters()) == {1, 3, 4}
         text = CliRunner().invoke(cli, ["cluster", "quorum", "status", "--bootstrap-server", scene.bootstrap]).output
@@ -150,14 +150,14 @@ def test_a_wiped_disk_is_another_voter(leads: bool, tmp_path: Path) -> None:
         shutil.rmtree(scene.brokers[wiped].data_dir)
         until(lambda: scene.controller() != wiped)
         records |= scene.produce("a", "second-", 100)
-        # Until the other brokers have seen its end, its id is taken.
+        # Until the other brokers have noticed the end of the wiped broker, its id is in use.
         with blocking.AdminClient({"bootstrap.servers": scene.bootstrap}) as admin:
             until(lambda: len(admin.describe_cluster().nodes) == 2)
         scene.start_these(wiped)
         assert scene.brokers[wiped].directory_id != before
         scene.until_voters(1, 2, 3)
         until(lambda: scene.in_sync("a") == [3] * PARTITIONS)
-        # Its vote counts: with it, and without another voter, the cluster decides.
+        # The wiped broker is a voter again: with its vote, and without another voter, the cluster decides.
         scene.brokers[3].kill()
         scene.create("b", 2)
         records |= scene.produce("a", "third-", 100)
@@ -202,7 +202,7 @@ class Load:
             thread.join()
 
     def goes_on(self) -> None:
-        """Wait until more of both was acknowledged."""
+        """Wait until more topics and more records are acknowledged."""
         topics, records = len(self.topics), len(self.records)
         until(lambda: self.failed or (len(self.topics) > topics and len(self.records) > records))
         assert not self.failed
@@ -230,7 +230,7 @@ def test_three_five_three_voters_under_load(tmp_path: Path) -> None:
             assert set(scene.voters()) == {3, 4, 5}
             load.goes_on()
         assert not load.failed
-        # The new voters have the acknowledged changes: kill all brokers, and start them.
+        # The new voters have the acknowledged changes: kill all brokers, and start them again.
         for broker in scene.brokers.values():
             broker.kill()
         scene.start()

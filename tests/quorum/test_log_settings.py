@@ -1,4 +1,4 @@
-"""Settings of the metadata log: its directory, its segments, how long it is kept, and records while nothing changes."""
+"""Settings of the metadata log: its directory, its segments, its retention, and its idle records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = "__cluster_metadata-0"
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[PybrokerProcess]:
-    """The only broker of a cluster, with two log directories. It does not run yet."""
+    """The only broker of a cluster, with two log directories. The test starts it."""
     with Scene(tmp_path) as scene:
         alone = scene.brokers[1]
         del alone.settings["controller.quorum.voters"]

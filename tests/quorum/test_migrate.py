@@ -61,7 +61,7 @@ def dies(function: str, settings: dict[str, str], data: Path, step: str) -> None
 
 
 def refusal(broker: PybrokerProcess) -> str:
-    """Why it does not start."""
+    """Return the reason why the broker does not start."""
     broker.launch()
     assert broker.wait() != 0
     return broker.log_tail(5)
@@ -77,7 +77,7 @@ def deleted(broker: PybrokerProcess) -> tuple[str, dict[str, Any]]:
 
 
 def last_transaction(data: Path) -> int:
-    """The number of the last transaction in the embedded store."""
+    """Return the number of the last transaction in the embedded store."""
     with sqlite3.connect(f"file:{data / 'metadata.db.migrated'}?mode=ro", uri=True) as connection:
         (found,) = connection.execute("SELECT max(changed_zxid) FROM node").fetchone()
     return int(found)
@@ -99,11 +99,11 @@ def test_single_broker_becomes_a_quorum_and_grows(tmp_path: Path) -> None:
         assert "Move it with `pybroker metadata migrate --to quorum`" in refusal(first)
 
         for left in (".quorum-migration", ".quorum-migration-snapshot"):
-            # As if the command had been killed while it wrote.
+            # This leaves the directory as a command that was killed while writing.
             (data / left).mkdir()
             (data / left / f"{0:020}-{0:010}.checkpoint").touch()
         dies("migrate_broker", settings, data, STEPS[0])
-        # Until the seal the broker continues alone, and the next run takes its changes along.
+        # Until the seal the broker can run alone, and the next run also copies the changes made by then.
         alone.start()
         with blocking.AdminClient({"bootstrap.servers": alone.bootstrap}) as admin:
             admin.create_topics([NewTopic("meanwhile", 1, 1)]).all()
@@ -154,7 +154,7 @@ def test_what_cannot_become_a_quorum(tmp_path: Path) -> None:
         assert "is in use by a running broker" in migrate(settings, data, code=1)
     finally:
         alone.stop()
-    # Another program has put a metadata log there.
+    # Another program has put a metadata log into the directory.
     (data / "__cluster_metadata-0").mkdir()
     (data / "__cluster_metadata-0" / f"{0:020}-{0:010}.checkpoint").touch()
     assert "is a metadata log already. Nothing was changed" in migrate(settings, data, code=1)

@@ -13,7 +13,7 @@ AT_ONCE = 50
 
 
 async def propose(leader: NodeProcess, epoch: int, names: list[str]) -> None:
-    """Propose the records separately, some at the same time; all are acknowledged."""
+    """Propose the records separately, some at the same time; all must be acknowledged."""
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> None:
@@ -102,7 +102,7 @@ async def test_node_that_was_away_fetches_a_snapshot(tmp_path: Path) -> None:
         records = [(await node.ask("records"))["records"] for node in quorum.nodes.values()]
         assert records[0] == records[1] == records[2]
         assert sorted(records[0]) == sorted(names)
-        # Both generations of the leader's snapshots are read again at its next start.
+        # The next start reads both generations of the leader's snapshots.
         await leader.kill()
         await leader.start()
         await quorum.settled()

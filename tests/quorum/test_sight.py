@@ -1,4 +1,4 @@
-"""An operator's view of a metadata quorum: metrics, `cluster health`, and the archive of `diagnose`."""
+"""Views of a metadata quorum for operators: metrics, `cluster health`, and the archive of `diagnose`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def metrics(broker: QuorumBroker) -> dict[str, float]:
 
 
 def problems(scene: Scene) -> dict[str, str]:
-    """Kind and text of the problems that `cluster health` reports; the last one of each kind."""
+    """Return kind and text of the problems that `cluster health` reports; of each kind only the last."""
     arguments = ["cluster", "health", "--json", "--bootstrap-server", scene.bootstrap]
     done = CliRunner().invoke(cli, arguments)
     found = json.loads(done.stdout)["problems"]
@@ -96,7 +96,7 @@ def test_health_names_voters_that_are_away_and_a_lost_majority(scene: Scene) -> 
 
 
 def bundle(broker: QuorumBroker, folder: Path) -> dict[str, Any]:
-    """quorum.json of the archive."""
+    """Return quorum.json of the archive."""
     command = broker.command()
     sets = [part for at, word in enumerate(command) if word == "--set" for part in ("--set", command[at + 1])]
     archive = folder / "bundle.tar.gz"

@@ -1,4 +1,4 @@
-"""Brokers cut snapshots of the metadata log by themselves: the log stays small, and nothing that it had is lost."""
+"""Brokers write snapshots of the metadata log by themselves: the log stays small, and no metadata is lost."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def change_settings(scene: Scene, rounds: range) -> None:
 
 
 def metadata(broker: QuorumBroker) -> dict[str, dict[str, Any]]:
-    """The state that one broker shows."""
+    """Return the metadata that one broker shows."""
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         topics = {name: topic.topic_id for name, topic in admin.list_topics().items()}
         configs = admin.describe_configs(RESOURCES).all()
@@ -88,7 +88,8 @@ def test_log_stays_small_and_all_brokers_start_from_it(scene: Scene, tmp_path: P
     for broker in brokers:
         assert len(snapshots(broker)) == 2
         size = sum(path.stat().st_size for path in log_of(broker).glob("*.log"))
-        # The records since the older of two snapshots, a change while each was written, and their batches.
+        # The log has the records since the older of two snapshots, a change during the write of each snapshot, and the
+        # batches' overhead.
         assert size < 12 * RECORD_BYTES
         assert f"wrote a snapshot of the metadata log end_offset={int(snapshots(broker)[-1].name[:20])}" in log(broker)
 
@@ -102,7 +103,7 @@ def test_log_stays_small_and_all_brokers_start_from_it(scene: Scene, tmp_path: P
     scene.start()
     until(lambda: [metadata(broker) for broker in brokers] == before)
     for broker in brokers:
-        # The metadata log is no replica of a topic, not even an unknown one.
+        # The broker does not treat the metadata log as a replica of a topic, not even of an unknown one.
         assert "replica not served" not in log(broker)
         assert "__cluster_metadata" not in log_dirs(broker)
     change_settings(scene, range(ROUNDS + 1, ROUNDS + 2))
@@ -117,7 +118,8 @@ def test_broker_that_was_down_fetches_a_snapshot(scene: Scene) -> None:
     away.kill()
     had = max(int(path.stem) for path in log_of(away).glob("*.log"))
     change_settings(scene, range(ROUNDS))
-    # Two snapshots later than the last segment of the broker that is down, which has at most the records of one.
+    # Two snapshots are written after the last segment of the stopped broker, which has at most the records of one
+    # snapshot.
     until(lambda: all(log_start(broker) > had + 3 * TOPICS for broker in others))
     scene.start()
     until(lambda: metadata(away)["settings"] == expected_settings(ROUNDS - 1))
@@ -133,7 +135,7 @@ def test_brokers_killed_while_they_write_a_snapshot_lose_nothing(scene: Scene) -
     def change() -> None:
         while not enough.is_set():
             number = next(rounds)
-            # The test may kill the broker that gets this request.
+            # The broker that gets this request may be the one that the test kills.
             with contextlib.suppress(KafkaError):
                 change_settings(scene, range(number, number + 1))
                 acknowledged.append(number)

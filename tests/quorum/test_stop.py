@@ -1,4 +1,5 @@
-"""A stop: with a majority the controller moves leaders away; without one the broker does not wait for it."""
+"""Stops of brokers: with a majority, the controller moves leaders away; without one, the broker does not wait for
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Clients see a partition when its leader takes records. A stopped broker holds up only those that it leads."""
+"""Clients see a partition when its leader accepts records. A stopped broker delays only the partitions that it
+leads."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ ROUNDS = 15
 
 
 class Clients:
-    """A connection to each broker, and the roles: the controller, the slow broker, and the third one."""
+    """A connection to each broker. The brokers have three roles: controller, slow broker, and third broker."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -61,7 +62,7 @@ class Clients:
         self.at[through].send(m.CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms), 7)
 
     def created(self, through: int) -> int:
-        """The error of the creation."""
+        """Return the error code of the creation."""
         (topic,) = self.at[through].receive().topics
         return int(topic.error_code)
 
@@ -97,7 +98,7 @@ class Clients:
         until(lambda: self.leaders(broker_id, name))
 
     def produced(self, topic_id: Uuid, index: int, leader: int) -> int:
-        """The error of a record that is sent to the leader."""
+        """Return the error code of a record that is sent to the leader."""
         data = m.ProduceRequest_PartitionProduceData(index=index, records=batch(b"a"))
         topic = m.ProduceRequest_TopicProduceData(topic_id=topic_id, partition_data=[data])
         answer = self.at[leader].call(m.ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic]), 13)
@@ -125,7 +126,7 @@ def test_a_stopped_broker_holds_up_only_what_it_leads(clients: Clients) -> None:
     with clients.stopped():
         assert clients.create("held", [slow], 500) == ErrorCode.REQUEST_TIMED_OUT
         assert clients.create("mixed", [other, slow, controller], 500) == ErrorCode.REQUEST_TIMED_OUT
-        # The log has this after the other two: a broker that shows it has applied them.
+        # This change follows the other two in the log: a broker that shows it has applied them.
         assert clients.create("free", [controller, other]) == 0
         assert clients.leaders(controller, "free") == {0: controller, 1: other}
         for broker_id in clients.running:
@@ -158,7 +159,7 @@ def test_a_leader_that_lags_is_named_when_it_takes_records(clients: Clients) -> 
         name = f"round-{number}"
         with clients.stopped():
             clients.ask_to_create(name, [slow], controller)
-            # The log has this after the other one, so the other two brokers have applied both.
+            # This change follows the other one in the log: the other two brokers have applied both.
             clients.ask_to_create(f"{name}-after", [other], other)
             assert clients.created(other) == 0
         clients.await_topic(other, name)

@@ -45,7 +45,7 @@ def user_of(number: int, case: str) -> str:
 @pytest.mark.parametrize("number", range(len(REQUESTS)))
 def test_rights(broker: Broker, number: int) -> None:
     request, needed, code = REQUESTS[number]
-    # Each of DESCRIBE_CONFIGS and ALTER_CONFIGS implies neither.
+    # DESCRIBE_CONFIGS and ALTER_CONFIGS do not imply DESCRIBE or ALTER.
     create_acls(
         login(broker, ROOT),
         entry(user_of(number, "allowed"), needed, ResourceType.CLUSTER, CLUSTER_NAME),

@@ -21,7 +21,7 @@ from tests.wire.client import WireClient
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    # So long that a slow machine does not depose a leader.
+    # A timeout that is too long for a slow machine to depose a leader.
     with Scene(tmp_path, {"controller.quorum.fetch.timeout.ms": "20000"}) as scene:
         scene.start()
         until(scene.all_vote)
@@ -33,13 +33,13 @@ def tool(scene: Scene, *arguments: str, how: str = "--bootstrap-server") -> str:
 
 
 def status(scene: Scene, how: str = "--bootstrap-server") -> dict[str, str]:
-    """What the tool says, by the words before the colon."""
+    """Return the tool's output by the words before the colon."""
     pairs = (line.partition(":") for line in tool(scene, "describe", "--status", how=how).splitlines())
     return {name: value.strip() for name, _, value in pairs if value}
 
 
 def directory_of(broker: QuorumBroker) -> str:
-    """The id of its first log directory."""
+    """Return the id of the broker's first log directory."""
     found = re.search(r"^directory\.id=(.*)$", (broker.data_dir / "meta.properties").read_text(), re.MULTILINE)
     assert found is not None
     return found.group(1)
@@ -75,7 +75,7 @@ def test_kafkas_tool_describes_adds_and_removes_voters(scene: Scene, tmp_path: P
     broker = scene.brokers[removed]
     key = ["--controller-id", str(removed), "--controller-directory-id", directory_of(broker)]
     tool(scene, "remove-controller", *key, how=how)
-    # It does not offer itself again, also after a restart.
+    # The removed broker does not offer itself again, also after a restart.
     until(lambda: (broker.data_dir / "quorum-membership").read_text() == "removed")
     broker.stop()
     scene.start()
@@ -91,7 +91,7 @@ def test_kafkas_tool_describes_adds_and_removes_voters(scene: Scene, tmp_path: P
     )
     tool(scene, "--command-config", str(file), "add-controller", how=how)
     assert ids(status(scene)["CurrentVoters"]) == [1, 2, 3]
-    # It counts: with it, and without another voter, the cluster decides.
+    # The new voter's vote counts: with it, and without another voter, the cluster decides.
     other = next(node for node in scene.brokers if node not in (leader, removed))
     scene.brokers[other].kill()
     with blocking.AdminClient({"bootstrap.servers": scene.bootstrap}) as admin:

@@ -27,7 +27,8 @@ CLUSTER_ID = "cI3nMBYCQHaSq9dLLyuxqA"
 UNKNOWN_NODE = 99
 """A node id that no broker has."""
 TOPIC_ID_RECORD = re.compile(rb"\x00\x00\x00\x05.\x00\x00\x00\x01\x01\x90\x4e\x10(.{16})", re.DOTALL)
-"""The control record with the topic's id: key, length of the value, KRaftVersionRecord with pybroker's tag 10000."""
+"""The control record with the metadata topic's id: key, length of the value, KRaftVersionRecord with pybroker's tag
+10000."""
 
 
 class Node:
@@ -120,7 +121,7 @@ MESSAGES = [(vote, 0), (vote, 1), (begin_epoch, 0), (begin_epoch, 1), (end_epoch
 
 
 def partition_of(response: Any) -> Any:
-    """The only partition of a response."""
+    """Return the only partition of a response."""
     ((partition,),) = [topic.partitions for topic in response.topics]
     return partition
 
@@ -130,7 +131,7 @@ def partition_of(response: Any) -> Any:
 def test_messages_of_an_old_epoch_are_fenced(node: Node, make: Any, version: int) -> None:
     request = make(node.cluster_id, node.topic_id, 0)
     if make is vote and version:
-        # Version 1 names the voter, which compares the name with its own.
+        # Version 1 of the request names the voter, and the voter checks that the name is its own.
         assert partition_of(node.call(request, version)).error_code == ErrorCode.INVALID_VOTER_KEY
         return
     response = node.call(request, version)
@@ -143,13 +144,13 @@ def test_messages_of_an_old_epoch_are_fenced(node: Node, make: Any, version: int
 
 @pytest.mark.checklist(191, 192, 193, "R46")
 def test_a_vote_after_the_id_is_known_names_it(node: Node) -> None:
-    # A vote in the leader's own epoch changes nothing: the leader keeps it.
+    # A vote in the leader's own epoch does not end its leadership.
     request = vote(node.cluster_id, node.topic_id, node.epoch, last=node.end, last_epoch=node.epoch)
     partition = partition_of(node.call(request, 0))
     assert (partition.error_code, partition.vote_granted) == (0, False)
     request = vote(node.cluster_id, Uuid.METADATA, node.epoch, last=node.end, last_epoch=node.epoch)
     assert partition_of(node.call(request, 0)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    # A candidate without the id's record cannot know the id.
+    # A candidate that lacks the record with the topic's id cannot know the id.
     request = vote(node.cluster_id, Uuid.METADATA, node.epoch)
     partition = partition_of(node.call(request, 0))
     assert (partition.error_code, partition.vote_granted) == (0, False)
@@ -305,7 +306,7 @@ async def _begin_with_the_sentinel(folder: Path) -> None:
 
 
 def _vote_by_sentinel(port: int) -> tuple[Any, Any]:
-    """The answers to two candidates of one epoch: a voter votes once."""
+    """Return the responses to two candidates of one epoch: a voter votes only once."""
     with WireClient(port, interbroker=True) as client:
         first = vote(CLUSTER_ID, Uuid.METADATA, 7)
         second = vote(CLUSTER_ID, Uuid.METADATA, 7)
@@ -343,7 +344,7 @@ def test_brokers_pull_everything_from_the_metadata_topic(tmp_path: Path) -> None
 
 
 def _requests(port: int) -> dict[str, float]:
-    """Requests that a broker has answered, by name."""
+    """Return the number of requests that a broker has answered, by name."""
     from urllib.request import urlopen
 
     with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
@@ -353,7 +354,7 @@ def _requests(port: int) -> dict[str, float]:
 
 
 def test_an_idle_cluster_sends_no_heartbeats(tmp_path: Path) -> None:
-    """Fetches of the metadata topic have the same response."""
+    """The fetches of the metadata topic replace the heartbeats."""
     scene = Scene(tmp_path)
     metrics = {broker_id: free_port() for broker_id in scene.brokers}
     for broker_id, broker in scene.brokers.items():
@@ -369,7 +370,7 @@ def test_an_idle_cluster_sends_no_heartbeats(tmp_path: Path) -> None:
             now = _requests(controller)
             if now["Envelope"] != began["Envelope"]:
                 began = now
-            # Each follower fetches about three times a second, and would send two heartbeats.
+            # Each follower fetches about three times a second; in this time it would send two heartbeats.
             return now["Fetch"] - began["Fetch"] > 30
 
         until(quiet)

@@ -1,8 +1,9 @@
-"""A broker that dies at a named record of a share group's state: `python -m tests.share.dies_writing FILE start …`.
+"""A broker that dies when it writes a named record of a share group's state: `python -m tests.share.dies_writing FILE
+start …`.
 
-The file says where, e.g. "WRITE before": with what is to be stored and not yet given to the log; "after": it is on
-disk, and nobody has heard of it. INITIALIZE: the group begins in a partition; READ: its leader takes the state; WRITE:
-what members acknowledge; FOLD: the same as a whole; DELETE. LETTER: a record for the dead letter queue.
+FILE works as in `tests.groups.dies_writing`. INITIALIZE: the group begins in a partition. READ: the partition's leader
+reads the state. WRITE: acknowledgements of members. FOLD: a write that stores the whole state. DELETE: the state is
+deleted. LETTER: a record for the dead letter queue.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.transactions.dies_writing import Death
 
 
 def die_at(death: Death) -> None:
-    """Watch all writes of a share coordinator."""
+    """Intercept all writes of a share coordinator."""
 
     def watched(name: Callable[[ShareStateShard, Key], str], method: Callable[..., None]) -> Callable[..., None]:
         def called(shard: ShareStateShard, key: Key, *args: Any) -> None:

@@ -168,7 +168,7 @@ def test_a_key_goes_where_the_java_client_sends_it(broker: BrokerProcess, target
 
 
 def test_rows_without_key_spread_in_whole_batches(broker: BrokerProcess, target: SinkTarget, write: Write) -> None:
-    """A batch a partition, as the Java producer's sticky partitioner does (KIP-480)."""
+    """Each partition gets whole batches, as with the Java producer's sticky partitioner (KIP-480)."""
     rows = pa.RecordBatch.from_pydict({"value": [b"x" * 100] * 6000})
     written = write(rows, batch_size="10000")
     assert len(written) == PARTITIONS

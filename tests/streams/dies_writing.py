@@ -1,6 +1,7 @@
-"""A broker that dies at a named record of a streams group: `python -m tests.streams.dies_writing FILE start …`.
+"""A broker that dies when it writes a named record of a streams group: `python -m tests.streams.dies_writing FILE start
+…`.
 
-As `tests.groups.dies_writing`, by the key types of streams groups.
+FILE works as in `tests.groups.dies_writing`, with the record names of streams groups.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""A broker that dies at a named record of a transaction: `python -m tests.transactions.dies_writing FILE start …`.
+"""A broker that dies when it writes a named record of a transaction: `python -m tests.transactions.dies_writing FILE
+start …`.
 
-The file says where, e.g. "PREPARE_COMMIT before": with what is to be stored and not yet given to the log; "after": it
-is on disk, and nobody has heard of it. States of `__transaction_state`; MARKER: in partitions; OFFSETS: in the offsets
-topic. It takes the file with it. No file: it lives.
+FILE names the record and the moment, for example "PREPARE_COMMIT before": the broker dies before it appends the record
+to the log. "PREPARE_COMMIT after": it dies when the record is on disk, before it responds. The names are the states in
+`__transaction_state`, MARKER for a marker in a partition, and OFFSETS for offsets in the offsets topic. The broker
+removes FILE when it dies, and does not die without FILE.
 """
 
 from __future__ import annotations
@@ -20,17 +22,18 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 DIED = 9
-"""The exit code."""
+"""The broker's exit code when it dies."""
 
 
 class Death:
-    """Places where the broker dies."""
+    """The place at which the broker dies."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def at(self, record: str, moment: str) -> None:
-        """Die here if the file says so; in a cluster only one broker does."""
+        """End the process if FILE names this record and moment. In a cluster, only the broker that removes FILE
+        dies."""
         try:
             if self._file.read_text() != f"{record} {moment}":
                 return
@@ -41,7 +44,7 @@ class Death:
 
 
 def die_at(death: Death) -> None:
-    """Watch all writes of a transaction coordinator."""
+    """Intercept all writes of a transaction coordinator."""
     store, append, append_marker = TransactionShard.store, NativeAppends.append, NativeAppends.append_marker
     ending: tuple[int, int] | None = None
 
