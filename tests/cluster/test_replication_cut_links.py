@@ -53,6 +53,16 @@ def a_follower_leaves(network: Network, topic: str, writer: Writer) -> None:
     writer.goes_on()
 
 
+def only_the_member_in_sync_leads(network: Network, topic: str, writer: Writer) -> None:
+    """The leader dies in the bridge: the controller sees both followers, and elects the one that has the records."""
+    a_follower_leaves(network, topic, writer)
+    network.cluster.brokers[2].kill()
+    until(lambda: state(network.cluster, topic).leader not in (-1, 2))
+    assert state(network.cluster, topic).leader == 1
+    network.cluster.brokers[2].start()
+    writer.goes_on()
+
+
 def another_leads(network: Network, topic: str, writer: Writer) -> None:
     def replaced() -> bool:
         found = state(network.cluster, topic)
@@ -89,7 +99,7 @@ SHAPES: dict[str, tuple[list[tuple[int | str, int | str]], Callable[[Network, st
     "leader-unheard": ([(2, 3)], a_follower_leaves),
     "follower-unheard": ([(3, 2)], a_follower_leaves),
     # Brokers 2 and 3 cannot reach each other, but both reach 1: a bridge.
-    "bridge": ([(2, 3), (3, 2)], a_follower_leaves),
+    "bridge": ([(2, 3), (3, 2)], only_the_member_in_sync_leads),
     # The leader's session ends, and it does not notice.
     "no-zookeeper": ([(2, ZOOKEEPER), (ZOOKEEPER, 2)], another_leads),
     # The leader's session stays alive.
