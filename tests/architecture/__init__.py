@@ -1,1 +1,1 @@
-"""The shape of the code, checked."""
+"""Tests of the structure of the code."""

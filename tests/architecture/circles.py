@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def circles(edges: Mapping[str, set[str]]) -> list[list[str]]:
-    """Groups of nodes that reach each other, each sorted, in order."""
+    """Return the groups of nodes that can reach each other, each group sorted, in order."""
     reached = {node: _reached_from(node, edges) for node in edges}
     groups = {
         tuple(sorted(other for other in reached[node] if node in reached.get(other, ())))
@@ -17,7 +17,7 @@ def circles(edges: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def _reached_from(start: str, edges: Mapping[str, set[str]]) -> set[str]:
-    """The nodes at the end of a path of at least one edge."""
+    """Return the nodes at the end of a path of at least one edge."""
     reached: set[str] = set()
     waiting = [start]
     while waiting:

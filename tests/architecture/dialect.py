@@ -1,8 +1,8 @@
-"""Count words that a stranger reads twice: `python -m tests.architecture.dialect [--files N] [--check]`.
+"""Counts words that a stranger reads twice: `python -m tests.architecture.dialect [--files N] [--check]`.
 
-The figures are words of the list below per 1,000 words of comments and docstrings (Python, Rust), of documents, and of
-texts for people (log lines, errors, output and help of commands, documentation of settings). `--check` fails when a
-figure is above its bar; the bars only go down.
+A figure is the number of words from the list below per 1,000 words. There is a figure for comments and docstrings of
+Python and of Rust, one for documents, and one for texts for people (log lines, errors, output and help of commands,
+documentation of settings). `--check` fails when a figure is above its bar; the bars only go down.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 
 TARGET = 0.3
 BARS = {"python": 0.1, "rust": 0.1, "docs": 0.1, "texts": 0.0}
-"""Per 1,000 words, as measured; lower a bar in the change that lowers its figure, until all are at TARGET."""
+"""The limit of each figure. Lower it in the change that lowers the figure, until all are at TARGET."""
 
 
 def passages() -> Iterator[tuple[str, str, str]]:
-    """(figure, file, text) of everything that is counted: the product and its documents, not the tests."""
+    """Yield (figure, file, text) of every counted text: those of the product and its documents, without tests."""
     for name in files():
         kind = Path(name).suffix
         if name.startswith(("pybroker/", "pyspark_pybroker/")) and (kind == ".py" or name.endswith("_native.pyi")):
@@ -52,7 +52,7 @@ def passages() -> Iterator[tuple[str, str, str]]:
 
 
 def measure() -> tuple[dict[str, float], Counter[str], Counter[str]]:
-    """Figures by kind; how often each word occurs; how many are in each file."""
+    """Return the figures, how often each word occurs, and how many words each file has."""
     words: dict[str, int] = defaultdict(int)
     found: dict[str, int] = defaultdict(int)
     by_word: Counter[str] = Counter()

@@ -23,7 +23,7 @@ CURLY = re.compile(
 
 
 def prose_of_python(text: str) -> Iterator[tuple[int, str]]:
-    """Comments and docstrings (of attributes too) with their lines."""
+    """Yield comments and docstrings (also those of attributes) with their lines."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
@@ -33,20 +33,20 @@ def prose_of_python(text: str) -> Iterator[tuple[int, str]]:
 
 
 def prose_of_curly(text: str) -> Iterator[tuple[int, str]]:
-    """Comments of Rust, Java and Go, and their strings, which are what failing tests and logs say."""
+    """Yield comments of Rust, Java and Go, and their string literals, which appear in failed tests and logs."""
     text = MARK.sub("", text)
     for match in CURLY.finditer(text):
         yield text.count("\n", 0, match.start()) + 1, match[0]
 
 
 def prose_of_hash(text: str) -> Iterator[tuple[int, str]]:
-    """Comments of TOML, make and shell; as long as their values hold no `#`, which would only be read as more words."""
+    """Yield comments of TOML, make and shell. A value that contains `#` would only be read as more words."""
     for number, line in enumerate(text.splitlines(), 1):
         yield number, line.partition("#")[2]
 
 
 def prose(name: str, text: str) -> Iterator[tuple[int, str]]:
-    """Texts that people read in a file, in passages with the line where each begins."""
+    """Yield the passages of a file that people read, with the line where each begins."""
     match Path(name).suffix:
         case ".py" | ".pyi":
             yield from prose_of_python(text)
@@ -60,7 +60,7 @@ def prose(name: str, text: str) -> Iterator[tuple[int, str]]:
 
 LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log", "echo"}
 SAY_CALLS = {"say", "bad", "warn", "ok"}
-"""Functions of the commands that print a sentence: pybroker.cli.output and pybroker.cli.doctor.finding."""
+"""The commands' functions that print a sentence: pybroker.cli.output and pybroker.cli.doctor.finding."""
 HELP_CALLS = {"named", "address_option", "place_option", "key_separator_option", "delimiter_option", "null_option"}
 """Functions of the commands that take an option's help as an argument."""
 SETTING_CALLS = {"ConfigKey", "_key"}

@@ -1,5 +1,5 @@
-"""Which Python module imports which other, wherever in its text: an import inside a function or for types only is
-knowledge of the other as well."""
+"""Finds which Python module imports which other one, anywhere in its text: an import inside a function, or only for
+types, counts as well."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def imports(package: Path) -> dict[str, set[str]]:
-    """Modules below `package` (a folder with the package's name), and which of them each one imports.
+    """Return the modules below `package` (a folder with the package's name), and the modules that each of them imports.
 
-    A package that is imported for a name defined in its `__init__` counts as that module; that Python runs the
-    packages above a module does not.
+    A package that is imported for a name defined in its `__init__` counts as that module. Python also runs the packages
+    above a module; these do not count.
     """
     root = package.parent
     files = {_module(path.relative_to(root)): path for path in package.rglob("*.py")}
@@ -43,8 +43,8 @@ def _targets(path: Path, name: str, known: set[str]) -> Iterator[str]:
 
 
 def folders(graph: dict[str, set[str]]) -> Iterator[dict[str, set[str]]]:
-    """For each package a graph of what lies directly in it, modules and packages. Its `__init__` is left out: it only
-    shows what is inside."""
+    """Return for each package a graph of the modules and packages directly in it, without its `__init__`, which only
+    exports names."""
     for package in sorted({name.rpartition(".")[0] for name in graph} - {""}):
         inside = f"{package}."
         within: dict[str, set[str]] = {}

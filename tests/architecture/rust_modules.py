@@ -1,6 +1,7 @@
-"""Which module of a Rust crate names which other: read from `mod`, `use` and the paths in the code, tests left out.
+"""Finds which module of a Rust crate names which other one: read from `mod`, `use` and the paths in the code, without
+tests.
 
-A method called on a value leaves no path: what is seen is who names whose types, functions and constants.
+A method call on a value contains no path: only names of types, functions and constants are found.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Source:
     used: list[Module] = field(default_factory=list)
     """Paths as written, `use` and in the code alike."""
     taken: dict[str, Module] = field(default_factory=dict)
-    """Names that a `use` brings in, and the path that it names."""
+    """Imported names, and the paths that `use` gives for them."""
     shown: set[str] = field(default_factory=set)
     """The part of `taken` that `pub use` exports."""
     defined: set[str] = field(default_factory=set)
@@ -44,7 +45,7 @@ class Source:
 
 
 def tokens(text: str) -> list[str]:
-    """Words and marks; comments are gone, literals are `""`."""
+    """Return words and punctuation, without comments; a literal becomes `""`."""
     found = []
     at = 0
     while at < len(text):
@@ -71,7 +72,7 @@ def _end_of_comment(text: str, at: int) -> int:
 
 
 def crate(src: Path) -> dict[Module, Source]:
-    """Every module of the crate whose `lib.rs` lies in `src`, modules for tests only left out."""
+    """Return every module of the crate whose `lib.rs` is in `src`, without modules only for tests."""
     modules: dict[Module, Source] = {}
     todo: list[tuple[Module, Path, Path]] = [((), src / "lib.rs", src)]
     while todo:
@@ -90,7 +91,7 @@ class _Parser:
         self._at = 0
 
     def run(self, module: Module) -> list[Module]:
-        """Reads the text of `module`; answers the modules that lie in files of their own."""
+        """Read the text of `module`; return the modules that are in files of their own."""
         self._files: list[Module] = []
         self._body(module, len(self._words))
         return self._files
@@ -141,7 +142,7 @@ class _Parser:
             self._at = end
 
     def _attribute(self) -> None:
-        """Steps over an attribute; with `cfg(test)` over what it stands at as well."""
+        """Skip an attribute, and with `cfg(test)` also the item after it."""
         start = self._at + (2 if self._word(1) == "!" else 1)
         end = self._close(start)
         inside = self._words[start:end]
@@ -195,7 +196,8 @@ class _Parser:
                 source.shown.add(name)
 
     def _tree(self, prefix: Module) -> Iterator[tuple[Module, str]]:
-        """The paths of a `use`, and the name that each brings in (`*` and the path for all names of a module)."""
+        """Yield the paths of a `use`, and the name that each of them imports (`*` and the path for all names of a
+        module)."""
         while self._word() not in (";", "}", ""):
             path = prefix
             name = ""
@@ -224,8 +226,8 @@ class _Parser:
 
 
 def edges(modules: dict[Module, Source]) -> set[tuple[Module, Module]]:
-    """Who names what is defined in whom. What a module shows of its own children (`pub use`) is no edge: who uses it
-    through the parent uses the child."""
+    """Return which module uses names that another one defines. A `pub use` of a module's own children is no edge: users
+    of the name depend on the child."""
     found = set()
     for module, source in modules.items():
         own = {source.taken[name] for name in source.shown}
@@ -240,7 +242,7 @@ def edges(modules: dict[Module, Source]) -> set[tuple[Module, Module]]:
 
 
 def _target(modules: dict[Module, Source], module: Module, path: Module, depth: int = 0) -> Module | None:
-    """The module that defines what `path` names in `module`; None: not of this crate."""
+    """Return the module that defines the target of `path` in `module`; None: the path leads to another crate."""
     first, rest = path[0], path[1:]
     if first == "crate":
         at: Module = ()
@@ -270,8 +272,8 @@ def _target(modules: dict[Module, Source], module: Module, path: Module, depth: 
 
 
 def levels(modules: dict[Module, Source], files_min: int) -> Iterator[tuple[Module, dict[str, set[str]]]]:
-    """The crate, and each folder of at least `files_min` files: a graph of what lies directly in it. A folder's own
-    file (`log.rs` beside `log/`, or `lib.rs`) is a node named `self`."""
+    """Return a graph for the crate, and for each folder with at least `files_min` files: the modules directly in it. A
+    folder's own file (`log.rs` beside `log/`, or `lib.rs`) is the node `self`."""
     named = edges(modules)
     for folder in sorted(modules):
         children = [module for module in modules if module[:-1] == folder and module]

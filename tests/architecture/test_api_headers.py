@@ -1,4 +1,4 @@
-"""The file of each API key begins in the same form: what it is, then Behavior, Versions, Differs from Kafka."""
+"""The file of each API key begins in the same form: a sentence, then Behavior, Versions, Differs from Kafka."""
 
 from __future__ import annotations
 

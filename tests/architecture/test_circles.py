@@ -1,7 +1,7 @@
-"""No module needs one that needs it: neither in Rust nor in Python. So each crate and each package has floors, and what
-is on one can be read without what is above.
+"""No module depends on a module that depends on it, in Rust or in Python. Each crate and each package therefore has
+layers, and a layer can be read without the layers above it.
 
-A circle is broken by moving what both sides need to a floor below them, or by having the upper one hand it in.
+To break a circle, move the code that both sides need to a layer below them, or let the upper layer pass it in.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ ROOT = Path(__file__).parents[2]
 CRATES = sorted(path.parent.parent.name for path in ROOT.glob("native/*/src/lib.rs"))
 
 FOLDER_FILES_MIN = 7
-"""Rust: in a folder with fewer files the files are parts of one module."""
+"""In Rust, the files of a folder with fewer files than this count as parts of one module."""
 
 RUST_CIRCLES: dict[str, list[list[str]]] = {}
-"""Those that are still there. The list only shrinks: whoever breaks one takes it out."""
+"""The circles that still exist. The list may only shrink: remove a circle from it when it is broken."""
 
 
 def rust_circles(src: Path) -> list[list[str]]:
-    """In the crate, then in each of its large folders; the folder's own file bears the folder's name."""
+    """Yield the circles of the crate, then of each of its large folders. The folder's own file has the folder's
+    name."""
     return [
         ["::".join((*folder, name)) if name != "self" else "::".join(folder) or "lib" for name in circle]
         for folder, graph in levels(crate(src), FOLDER_FILES_MIN)

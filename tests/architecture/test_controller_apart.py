@@ -1,7 +1,6 @@
-"""Nobody knows whether this broker is the controller: its inside is imported where it is put together, nowhere else.
+"""No module depends on whether this broker is the controller: only the composition imports the controller's modules.
 
-What others need of it are `cluster.events`, `cluster.controller_client` and `cluster.cluster_view`, and the messages
-that it sends.
+Other modules use `cluster.events`, `cluster.controller_client`, `cluster.cluster_view`, and the controller's messages.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def test_the_inside_of_the_controller_is_its_own() -> None:
 
 
 def test_the_controller_knows_nobody_who_asks_it() -> None:
-    """It reaches brokers by its channels only, its own too."""
+    """The controller reaches brokers, including its own, only through its channels."""
     neutral = ("errors", "native", "native_quorum", "printable", "protocol", "wall_clock")
     allowed = {f"pybroker.{name}" for name in neutral}
     rooms = ("controller", "cluster", "metadata", "quorum", "clock", "gc_tuning", "log_limits")

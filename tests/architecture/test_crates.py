@@ -1,6 +1,5 @@
-"""Which crate of the native core uses which other, and who alone has what some libraries bring: the arrows of
-native/README.md. Cargo refuses circles; that an arrow is new it does not see.
-"""
+"""Checks which crate of the native core uses which other one, and which crates use certain libraries: the arrows of
+native/README.md. Cargo refuses circles, but it does not detect new arrows."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ HAVE = {
     "rustls": {"client", "server"},
     "arrow-array": {"spark", "bindings"},
 }
-"""Libraries, and the crates that have them: Python, tasks, listening, TLS, columns."""
+"""Libraries (for Python, tasks, listening, TLS, columns) and the crates that use them."""
 
 
 @pytest.mark.parametrize("name", sorted(CRATES))

@@ -20,7 +20,7 @@ RARE = (
     "prometheus_client",
     "requests",
     "rich",
-    # The interpreter's, which are large or slow to import.
+    # The interpreter's modules that are large or slow to import.
     "argparse",
     "ctypes",
     "dataclasses",
@@ -31,7 +31,7 @@ RARE = (
     "shutil",
     "tempfile",
     "unittest",
-    # Ours.
+    # pybroker's own modules.
     "pybroker.broker.admin.configs",
     "pybroker.broker.admin.quotas",
     "pybroker.broker.admin.users",
@@ -84,7 +84,8 @@ class _TellsImports(PybrokerProcess):
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The modules of a broker that has started, answered one Metadata, and stopped."""
+    """Return the modules that a broker has imported after it has started, answered one Metadata request, and
+    stopped."""
     broker = _TellsImports(tmp_path_factory.mktemp("idle"))
     broker.start()
     broker.stop()

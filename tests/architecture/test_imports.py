@@ -1,4 +1,4 @@
-"""Imports point downward only; clients know nothing of the broker; decisions neither wait nor touch anything."""
+"""Imports point only downward. Clients do not depend on the broker. Decisions neither wait nor have side effects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "pybroker"
 
-# From the top down; the parts of one line are strangers to each other.
+# The layers from top to bottom; the packages in one line do not import each other.
 LAYERS: list[set[str]] = [
     {"__main__"},
     {"cli"},
@@ -34,7 +34,7 @@ BROKER_LAYERS: list[set[str]] = [
     {"clock", "gc_tuning", "log_limits", "metadata", "requests"},
 ]
 OUTSIDE = {"__init__", "_native"}
-"""The packages themselves, and the extension."""
+"""The packages themselves, and the native extension."""
 
 
 def ranks(layers: list[set[str]]) -> dict[str, int]:
@@ -42,7 +42,7 @@ def ranks(layers: list[set[str]]) -> dict[str, int]:
 
 
 def imports(path: Path, package: str) -> Iterator[str]:
-    """The parts of `package` that a file imports."""
+    """Return the parts of `package` that a file imports."""
     inside = f"{package}."
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == package:
@@ -112,7 +112,7 @@ def test_decisions_neither_wait_nor_do_anything() -> None:
 
 
 def test_the_console_is_a_client() -> None:
-    """It shows Apache Kafka as well, and the broker does not import it."""
+    """The console also works with Apache Kafka, and the broker does not import it."""
     used = {imported for top, path in modules() if top == "console" for imported in imports(path, "pybroker")}
     assert used - {"console", "wall_clock"} == {"client"}
     users = {path.relative_to(ROOT).as_posix() for top, path in modules() if "console" in imports(path, "pybroker")}

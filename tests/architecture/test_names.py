@@ -1,4 +1,4 @@
-"""Names of types and modules: nouns, and one thing for one name."""
+"""Names of types and modules: nouns, and each name for one thing."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ PARTICIPLE = re.compile(
     "(?!Feed|Seed|Speed|Need)(Un)?[A-Z]?[a-z]*ed|(Un)?(?i:Bound|Built|Cut|Done|Drawn|Found|Given|Gone|Heard|Held|Kept|Known|"
     "Led|Left|Lost|Made|Meant|Owed|Read|Said|Seen|Sent|Shown|Taken|Told|Woken|Written)"
 )
-"""A type named by one word that is a participle: it says what happened to the thing and not what the thing is."""
+"""A type whose name is a single participle: the name says what happened to the thing, not what the thing is."""
 RUST_TYPE = re.compile(r"^\s*(?:pub(?:\(.*?\))? )?(?:struct|enum|union|trait|type) (\w+)", re.MULTILINE)
 
 NAMESAKES_MAX = 30
-"""Public classes with a namesake in another module; the bar only goes down. What is left are the two forms of each
-client (asyncio and blocking), and things that client and broker each have."""
+"""Number of public classes with a namesake in another module; the bar only goes down. The remaining ones are the two
+forms of each client (asyncio and blocking), and things that both client and broker have."""
 
 BASENAMES_SHARED_MAX = 48
-"""Modules with a namesake in another folder; the bar only goes down."""
+"""Number of modules with a namesake in another folder; the bar only goes down."""
 SHORT_LINES = 40
 SHORT_MODULES_MAX = 34
-"""Modules of less than `SHORT_LINES` lines, which would read better in a neighbour; the bar only goes down."""
+"""Number of modules with fewer than `SHORT_LINES` lines, which would be easier to read as part of another module; the
+bar only goes down."""
 
 LOOPS_OVER_ONE_MAX = 5
-"""Loops whose variable is called `one` and not by what it is; the bar only goes down."""
+"""Number of loops whose variable is called `one` instead of by its meaning; the bar only goes down."""
 
 
 def named_modules() -> list[Path]:
-    """All modules except packages themselves and files of API keys, which have one each by design."""
+    """Return all modules except packages themselves and files of API keys, of which there is one for each key."""
     return [path for path in ROOT.rglob("*.py") if path.stem != "__init__" and not re.match(r"k\d+_", path.stem)]
 
 
@@ -49,7 +50,7 @@ def public_classes() -> Counter[str]:
 
 
 def classes() -> set[str]:
-    """Names of all classes, without the underscore of private ones."""
+    """Return the names of all classes, without the underscore of private ones."""
     trees = (ast.parse(path.read_text()) for path in ROOT.rglob("*.py"))
     return {node.name.lstrip("_") for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 

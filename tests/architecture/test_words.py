@@ -1,7 +1,7 @@
-"""Comments, docstrings and Markdown say what they mean in words: no code that the repository does not define.
+"""Comments, docstrings and Markdown use words, and no codes that the repository does not define.
 
-What a test proves is said in its mark (`@pytest.mark.checklist(12, "X5")`, `// checklist: 12, X5`), and `tests/kip`
-holds the full text of each number and name. Elsewhere numbers of the checklist may be named only with the word:
+A test's mark names the points that it proves (`@pytest.mark.checklist(12, "X5")`, `// checklist: 12, X5`), and
+`tests/kip` has the full text of each number and name. Anywhere else, a number of the checklist needs the word:
 "checklist 255". KIP-516, KAFKA-12345, CVE-2018-1288 and RFC 5802 are public and may be named everywhere.
 """
 
@@ -15,7 +15,7 @@ import pytest
 from tests.architecture.prose import ROOT, files, prose, texts_of_python
 
 WIDTH = 120
-"""Of a line of Markdown and YAML; yamllint, which `make deploy-check` runs, wants the same."""
+"""Limit of a line of Markdown and YAML; yamllint, which `make deploy-check` runs, has the same limit."""
 UNDEFINED = re.compile(
     r"(?<![\w.#/-])[A-IRUX]\d{1,2}(?!\w)"  # R7, X22, A23: rules, readings and cases
     r"|\(A?[A-Z](?=[,;)])"  # (G, …), (V): a letter for a group of points
@@ -31,7 +31,7 @@ QUOTED = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
 def codes(name: str, text: str) -> list[str]:
-    """Each code that a reader could look up nowhere, with its line."""
+    """Yield each code that a reader could not look up, with its line."""
     found = []
     for first, passage in prose(name, text):
         bare = QUOTED.sub(_unquoted, passage)
@@ -41,7 +41,7 @@ def codes(name: str, text: str) -> list[str]:
 
 
 def _unquoted(quoted: re.Match[str]) -> str:
-    """Text in backticks is another thing's name, unless it is only a code."""
+    """Return the text without backticked parts, which are names of other things; keep a part that is only a code."""
     return quoted[0] if UNDEFINED.fullmatch(quoted[0].strip("`")) else "\n" * quoted[0].count("\n")
 
 
@@ -51,7 +51,7 @@ def test_no_comment_cites_what_is_defined_nowhere() -> None:
 
 
 def wide(text: str) -> list[int]:
-    """Lines that do not fit into a terminal; a row of a table cannot be cut."""
+    """Return the numbers of lines that do not fit into a terminal, except rows of tables, which cannot be broken."""
     lines = enumerate(text.splitlines(), 1)
     return [number for number, line in lines if len(line) > WIDTH and not line.startswith("|")]
 

@@ -126,7 +126,7 @@ def test_nobody_notices_that_the_coordinator_moves(cluster: BrokerCluster, topic
     with members(2, cluster.bootstrap, group, topic, {"group.protocol": "consumer"}) as both:
         until(lambda: shared_out(both, PARTITIONS) and all(len(member.owned) == 3 for member in both))
         until(lambda: seen()["state"] == "Stable")
-        # Move it only now: each member has read records, and so has offsets to commit.
+        # Write records only now: each member then reads some of them, and has offsets to commit.
         fill(cluster.bootstrap, topic, PARTITIONS, 5)
         until(lambda: both_read(both, 30))
         owned = [set(member.owned) for member in both]

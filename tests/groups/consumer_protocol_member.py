@@ -28,7 +28,7 @@ Port = Callable[[], int]
 
 
 def ask(port: Port, request: Any, version: int, code_of: Callable[[Any], int]) -> Any:
-    """The response of a coordinator that has loaded. OSError if it dies meanwhile."""
+    """Return the response of a coordinator that has loaded. OSError if the coordinator dies meanwhile."""
     give_up = time.monotonic() + WAIT_S
     while True:
         with WireClient(port()) as client:
@@ -41,7 +41,7 @@ def ask(port: Port, request: Any, version: int, code_of: Callable[[Any], int]) -
 
 @dataclass
 class ConsumerProtocolMember:
-    """It sends all fields each time, so a lost request can be repeated."""
+    """A member that sends all fields each time, so a lost request can be repeated."""
 
     port: Port
     group: str
@@ -55,7 +55,7 @@ class ConsumerProtocolMember:
     told: frozenset[Partition] = frozenset()
     """The assigned partitions."""
     owned: frozenset[Partition] = frozenset()
-    """The partitions that it reads."""
+    """The partitions that the member reads."""
 
     def beat(self) -> None:
         """Send one heartbeat. OSError if the broker does not respond."""
@@ -82,7 +82,7 @@ class ConsumerProtocolMember:
         self.owned = self.told
 
     def leave(self, epoch: int = LEAVES) -> None:
-        """Leaves for ever, or (GOES_AWAY, a static member) for a while. It may have left before."""
+        """Leave for ever, or (GOES_AWAY, a static member) temporarily. The member may have left before."""
         answer = ask(self.port, self._request(epoch), 1, lambda answer: int(answer.error_code))
         assert answer.error_code in (0, ErrorCode.UNKNOWN_MEMBER_ID), ErrorCode(answer.error_code).name
 
@@ -116,7 +116,8 @@ def settle(*members: ConsumerProtocolMember) -> None:
 
 
 def picture(port: Port, group: str) -> dict[str, object]:
-    """Everything that the coordinator shows of a group: epochs, members with current and target partitions, offsets."""
+    """Return everything that the coordinator shows of a group: epochs, members with current and target partitions,
+    offsets."""
     request = m.ConsumerGroupDescribeRequest(group_ids=[group])
     shown = ask(port, request, 1, lambda answer: int(answer.groups[0].error_code)).groups[0]
     if shown.error_code:

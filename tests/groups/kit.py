@@ -20,7 +20,7 @@ from tests.support.brokers import BrokerProcess
 from tests.wire.client import WireClient
 
 WAIT_S = 120.0
-"""A generous limit for whatever has to happen; tests wait for the condition, not for this."""
+"""A generous time limit; tests wait for a condition, not for this time."""
 MOVING = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -35,8 +35,8 @@ def unique(what: str) -> str:
 
 
 def admin(bootstrap: str) -> AdminClient:
-    """An administrator's client. Keep a reference until its requests are answered: they are cancelled when it is
-    collected."""
+    """Return an admin client. Keep a reference until its requests are answered: they are cancelled when it is
+    garbage-collected."""
     return AdminClient({"bootstrap.servers": bootstrap})
 
 
@@ -48,7 +48,7 @@ def kind_of(broker: BrokerProcess, group: str) -> str:
 
 
 def create_topic(bootstrap: str, partitions: int = 4, name: str | None = None) -> str:
-    """A new topic."""
+    """Create a topic."""
     name = name or unique("topic")
     operator = admin(bootstrap)
     for future in operator.create_topics([NewTopic(name, partitions, 1)]).values():
@@ -57,14 +57,14 @@ def create_topic(bootstrap: str, partitions: int = 4, name: str | None = None) -
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    """Deletes a topic."""
+    """Delete a topic."""
     operator = admin(bootstrap)
     for future in operator.delete_topics([name]).values():
         future.result(WAIT_S)
 
 
 def fill(bootstrap: str, topic: str, partitions: int, each: int, prefix: str = "") -> None:
-    """`each` records in every partition, with values `{prefix}{partition}:{index}`."""
+    """Write `each` records to every partition, with values `{prefix}{partition}:{index}`."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
     failed: list[KafkaError] = []
 
@@ -80,7 +80,7 @@ def fill(bootstrap: str, topic: str, partitions: int, each: int, prefix: str = "
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Waits for a condition."""
+    """Wait for a condition."""
     end = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end, f"not within {WAIT_S} s: {what}"
@@ -104,7 +104,7 @@ Order = tuple[list[TopicPartition] | None, Future[list[TopicPartition] | None]]
 
 
 class Member:
-    """A consumer of a group in a thread of its own. Its fields may be read at any time."""
+    """A consumer of a group in its own thread. Its fields may be read at any time."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, settings: Mapping[str, object] | None = None) -> None:
         self.owned: set[int] = set()
@@ -115,7 +115,7 @@ class Member:
         given = settings or {}
         newer = given.get("group.protocol") == "consumer"
         self._cooperative = newer or given.get("partition.assignment.strategy") == "cooperative-sticky"
-        # With the consumer protocol, the coordinator sets these.
+        # With the consumer protocol, the coordinator sets these timeouts.
         timing = {} if newer else {"session.timeout.ms": 30_000, "heartbeat.interval.ms": 300}
         self.consumer = Consumer(
             {
@@ -124,7 +124,7 @@ class Member:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 **timing,
-                # Fatal errors of the client arrive only here.
+                # Fatal errors of the client arrive only in this callback.
                 "error_cb": self.errors.append,
                 **given,
             }
@@ -176,8 +176,8 @@ class Member:
                 answer.set_exception(problem)
 
     def commit(self, offsets: list[TopicPartition] | None = None) -> dict[int, int]:
-        """Commit the positions, or `offsets`; partition → offset. KafkaException if the group refuses. The member's own
-        thread does it: two threads that wait on one librdkafka consumer take each other's events."""
+        """Commit the positions, or `offsets`; return partition → offset. KafkaException if the group refuses. The
+        member's own thread commits: two threads that wait on one librdkafka consumer take each other's events."""
         answer: Future[list[TopicPartition] | None] = Future()
         self._orders.put((offsets, answer))
         committed = answer.result(WAIT_S)
@@ -194,7 +194,7 @@ class Member:
         self.stop()
 
     def stop(self) -> None:
-        """Leaves the group (a static member: only goes away). Once is enough."""
+        """Leave the group; a static member leaves only temporarily. Call it once."""
         self._over.set()
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
@@ -207,12 +207,12 @@ class Member:
 def members(
     count: int, bootstrap: str, group: str, topic: str, settings: Mapping[str, object] | None = None
 ) -> Iterator[list[Member]]:
-    """Several members of one group, started together."""
+    """Start several members of one group together."""
     with ExitStack() as stack:
         yield [stack.enter_context(Member(bootstrap, group, topic, settings)) for _ in range(count)]
 
 
 def shared_out(group: list[Member], partitions: int) -> bool:
-    """Every partition has exactly one owner."""
+    """Return whether every partition has exactly one owner."""
     owned = [p for member in group for p in member.owned]
     return sorted(owned) == list(range(partitions))

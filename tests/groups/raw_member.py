@@ -1,4 +1,5 @@
-"""Members of a classic group, spoken by hand: hundreds of them in one process, and every answer is seen."""
+"""Members of a classic group that send raw requests: hundreds of them fit into one process, and the test sees every
+response."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SESSION_TIMEOUT_MS = REBALANCE_TIMEOUT_MS = 120_000
 
 
 class Line:
-    """One connection. Requests go one after the other."""
+    """One connection. It sends one request after the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -39,7 +40,7 @@ class Line:
         self._writer.close()
 
     async def call(self, request: Any, version: int) -> Any:
-        """The answer to a request."""
+        """Return the response to a request."""
         self._sent += 1
         frame = native.encode_request(request, version, self._sent, "raw")
         self._writer.write(struct.pack(">i", len(frame)) + frame)
@@ -115,7 +116,7 @@ class RawMember:
         return ErrorCode(answer.error_code)
 
     async def commit(self, offsets: dict[int, int]) -> dict[int, ErrorCode]:
-        """Commits partition → offset; the answer for each."""
+        """Commit partition → offset; return the response for each partition."""
         request = commit(self.group, self.topic, offsets, self.generation, self.member_id)
         answer = await self.line.call(request, 8)
         return {one.partition_index: ErrorCode(one.error_code) for one in answer.topics[0].partitions}
@@ -133,7 +134,7 @@ class RawMember:
 
 
 async def committed(line: Line, groups: list[str]) -> dict[str, dict[int, int]]:
-    """Group → partition → offset, of all that the groups have committed."""
+    """Return group → partition → offset of everything that the groups have committed."""
     answer = await line.call(
         m.OffsetFetchRequest(
             groups=[m.OffsetFetchRequest_OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]

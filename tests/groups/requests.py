@@ -1,4 +1,4 @@
-"""Requests of members of groups, as short as tests need them."""
+"""Short functions for the requests of group members."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def subscription(*topics: str) -> bytes:
 
 
 def join(group: str, member: str = "", topic: str = "t", **more: Any) -> m.JoinGroupRequest:
-    """JoinGroup of a consumer."""
+    """Return a JoinGroup of a consumer."""
     names = more.pop("names", ("range",))
     fields = {
         "group_id": group,
@@ -37,7 +37,7 @@ def join(group: str, member: str = "", topic: str = "t", **more: Any) -> m.JoinG
 
 
 def sync(group: str, member: str, generation: int, given: dict[str, bytes] | None = None, **more: Any) -> Any:
-    """SyncGroup of a consumer."""
+    """Return a SyncGroup of a consumer."""
     assignments = [
         m.SyncGroupRequest_SyncGroupRequestAssignment(member_id=one, assignment=what)
         for one, what in (given or {}).items()
@@ -47,12 +47,12 @@ def sync(group: str, member: str, generation: int, given: dict[str, bytes] | Non
 
 
 def beat(group: str, member: str, generation: int, **more: Any) -> m.HeartbeatRequest:
-    """Heartbeat of a classic member."""
+    """Return a Heartbeat of a classic member."""
     return m.HeartbeatRequest(group_id=group, member_id=member, generation_id=generation, **more)
 
 
 def leave(group: str, *members: str, **more: Any) -> m.LeaveGroupRequest:
-    """LeaveGroup of several members."""
+    """Return a LeaveGroup of several members."""
     gone = [m.LeaveGroupRequest_MemberIdentity(member_id=one, **more) for one in members]
     return m.LeaveGroupRequest(group_id=group, members=gone)
 
@@ -69,7 +69,7 @@ def commit(
     leader_epoch: int = -1,
     **more: Any,
 ) -> m.OffsetCommitRequest:
-    """OffsetCommit of one topic."""
+    """Return an OffsetCommit for one topic."""
     partitions = [
         m.OffsetCommitRequest_OffsetCommitRequestPartition(
             partition_index=index,
@@ -86,7 +86,7 @@ def commit(
 
 
 def fetch(group: str, topic: str | None, indexes: Iterable[int] = (), **more: Any) -> m.OffsetFetchRequest:
-    """OffsetFetch of one group; None: of all its topics."""
+    """Return an OffsetFetch for one group; None: for all its topics."""
     topics = None
     if topic is not None:
         topic_id = more.pop("topic_id", Uuid.ZERO)
@@ -101,7 +101,7 @@ def fetch(group: str, topic: str | None, indexes: Iterable[int] = (), **more: An
 
 
 def delete_offsets(group: str, topic: str, *indexes: int) -> m.OffsetDeleteRequest:
-    """OffsetDelete of one topic."""
+    """Return an OffsetDelete for one topic."""
     partitions = [m.OffsetDeleteRequest_OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
     return m.OffsetDeleteRequest(
         group_id=group, topics=[m.OffsetDeleteRequest_OffsetDeleteRequestTopic(name=topic, partitions=partitions)]
@@ -109,7 +109,7 @@ def delete_offsets(group: str, topic: str, *indexes: int) -> m.OffsetDeleteReque
 
 
 def with_group_settings(group: str, **settings: str) -> m.IncrementalAlterConfigsRequest:
-    """Set settings of a group; names have _ for dots."""
+    """Set settings of a group. In the argument names, _ stands for a dot."""
     configs = [
         m.IncrementalAlterConfigsRequest_AlterableConfig(
             name=name.replace("_", "."), config_operation=0, value=value
@@ -123,12 +123,12 @@ def with_group_settings(group: str, **settings: str) -> m.IncrementalAlterConfig
 
 
 def consumer_beat(group: str, member: str, epoch: int = 0, **more: Any) -> m.ConsumerGroupHeartbeatRequest:
-    """ConsumerGroupHeartbeat; without `more`, one that changes nothing."""
+    """Return a ConsumerGroupHeartbeat; without `more`, it changes nothing."""
     return m.ConsumerGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **more)
 
 
 def consumer_join(group: str, member: str, *topics: str, **more: Any) -> m.ConsumerGroupHeartbeatRequest:
-    """The first heartbeat of a member."""
+    """Return the first heartbeat of a member."""
     fields: dict[str, Any] = {
         "rebalance_timeout_ms": LONG_MS,
         "subscribed_topic_names": list(topics),
@@ -138,5 +138,5 @@ def consumer_join(group: str, member: str, *topics: str, **more: Any) -> m.Consu
 
 
 def owned(topic_id: Uuid, *indexes: int) -> list[m.ConsumerGroupHeartbeatRequest_TopicPartitions]:
-    """Partitions of one topic that a member reads."""
+    """Return the partitions of one topic that a member reads."""
     return [m.ConsumerGroupHeartbeatRequest_TopicPartitions(topic_id=topic_id, partitions=list(indexes))]

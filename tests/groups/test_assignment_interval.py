@@ -1,6 +1,6 @@
-"""Groups get another assignment once in their interval at most, and what happens meanwhile is not lost although their
-members only say that they live: groups of each protocol that assigns on the broker, with settings of the broker and of
-the group."""
+"""A group gets a new assignment at most once in its interval. Changes in between are not lost, although the members'
+heartbeats change nothing. The tests cover each protocol with assignment by the broker, with settings of the broker and
+of the group."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Member:
         raise NotImplementedError
 
     def told(self, answer: Any) -> frozenset[Any] | None:
-        """The assignment in a response; None: unchanged."""
+        """Return the assignment in a response; None: unchanged."""
         if answer.assignment is None:
             return None
         rows = answer.assignment.topic_partitions
@@ -127,7 +127,7 @@ def connections() -> Iterator[ExitStack]:
 
 
 def two(broker: BrokerProcess, connections: ExitStack, kind: str) -> tuple[Member, Member]:
-    """Members of one group, over a topic with four partitions."""
+    """Two members of one group, over a topic with four partitions."""
     topic, group = create_topic(broker.bootstrap, 4), unique(kind)
     clients = [connections.enter_context(WireClient(broker.port)) for _ in range(2)]
     first, second = (
@@ -137,7 +137,7 @@ def two(broker: BrokerProcess, connections: ExitStack, kind: str) -> tuple[Membe
 
 
 def gets_something(member: Member, *others: Member) -> None:
-    """Send full heartbeats until it has an assignment; other members release theirs."""
+    """Send full heartbeats until the member has an assignment; other members release theirs."""
 
     def has() -> bool:
         for one in (*others, member):
@@ -166,7 +166,7 @@ def test_a_second_member_waits_for_the_interval_and_no_longer(
         return second.epoch > epoch
 
     until(moves, "there is another target")
-    # A clock of whole milliseconds.
+    # The broker's clock counts whole milliseconds.
     assert time.monotonic() - begin > INTERVAL_S - 0.01
     gets_something(second, first)
 

@@ -36,7 +36,7 @@ SETTINGS = {
 
 
 class World:
-    """A broker, and how many requests its control plane has had."""
+    """A broker, with the number of requests that its control plane has handled."""
 
     def __init__(self, broker: BrokerProcess, metrics_port: int) -> None:
         self.broker = broker
@@ -51,7 +51,7 @@ def world(start_broker: StartBroker) -> World:
     port = free_port()
     broker = start_broker({**SETTINGS, "metrics.listener": f"127.0.0.1:{port}"})
     with WireClient(broker.port) as client:
-        # FindCoordinator creates the topic of the records.
+        # FindCoordinator creates the offsets topic.
         client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
     return World(broker, port)
 
@@ -85,12 +85,12 @@ async def test_heartbeats_of_a_stable_group_do_not_reach_the_control_plane(world
             assert await one.heartbeat() is ErrorCode.NONE
             assert await two.heartbeat() is ErrorCode.NONE
         assert world.asked() - before < BEATS, "of 100 heartbeats"
-        # Another generation than its own, over the same connection.
+        # Send another generation than the member's own, over the same connection.
         one.generation += 1
         assert await one.heartbeat() is ErrorCode.ILLEGAL_GENERATION
         one.generation -= 1
         assert await one.heartbeat() is ErrorCode.NONE
-        # The next heartbeat gets the change, not a later one.
+        # The very next heartbeat gets the change.
         joining = asyncio.create_task(late.join())
         async with asyncio.timeout(WAIT_S):
             while await one.heartbeat() is ErrorCode.NONE:  # noqa: ASYNC110  # no event tells
@@ -111,7 +111,7 @@ async def test_a_session_is_kept_by_heartbeats_that_the_control_plane_does_not_s
         await at_rest(alive, silent)
         generation, before = alive.generation, world.asked()
         for _ in range(int(2.5 * SESSION_S / 0.1)):
-            # At first, both.
+            # At first, responses of both members are cached.
             assert await alive.heartbeat() is ErrorCode.NONE
             assert await silent.heartbeat() is ErrorCode.NONE
             await asyncio.sleep(0.1)
@@ -151,11 +151,11 @@ def test_heartbeats_of_a_settled_consumer_group_do_not_reach_the_control_plane(w
             return world.asked() - before < BEATS
 
         until(stands, "the usual interval has passed since the target was made")
-        # A setting of the group.
+        # Change a setting of the group.
         with_settings(client, group, {"consumer.heartbeat.interval.ms": "150"})
         assert beat().heartbeat_interval_ms == 150
         until(stands, "nothing happens any more")
-        # A topic that it reads goes away.
+        # Delete a topic that the member reads.
         epoch = settled[0].epoch
         delete_topic(broker.bootstrap, topic)
 
@@ -174,7 +174,7 @@ def test_the_members_of_a_consumer_group_are_heard_by_data_threads(world: World)
     with WireClient(broker.port) as client, WireClient(broker.port) as other:
 
         def live(seconds: float, *beating: tuple[WireClient, ConsumerProtocolMember]) -> bool:
-            """False once a member's response has another epoch."""
+            """Return False once a member's response has another epoch."""
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 for connection, member in beating:

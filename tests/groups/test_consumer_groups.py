@@ -60,7 +60,8 @@ def test_members_go_on_when_the_coordinator_is_killed(start_broker: StartBroker)
     topic, group = create_topic(broker.bootstrap, 6), unique("group")
     with members(2, broker.bootstrap, group, topic, NEWER) as both:
         until(lambda: shared_out(both, 6) and all(member.owned for member in both), "both own something")
-        # Not before: otherwise one of them could read everything, and the other would have nothing to commit.
+        # Write records only now: otherwise one member could read everything, and the other would have nothing to
+        # commit.
         fill(broker.bootstrap, topic, 6, 20)
         until(lambda: sum(len(m.values) for m in both) == 120, "both read")
         for member in both:
@@ -127,7 +128,7 @@ def test_topics_by_regular_expression_come_and_go(newer: BrokerProcess) -> None:
 
 
 def test_an_expression_takes_no_longer_than_the_names_are_long(newer: BrokerProcess) -> None:
-    """Trying each way to match in turn, this one would take longer than the world is old."""
+    """A matcher that tries each way in turn would take longer than the age of the universe."""
     topic = create_topic(newer.bootstrap, 1, "a" * 200)
     member = ConsumerProtocolMember(lambda: newer.port, unique("group"), "member", regex="(a+)+b|(a*)*c|((a|aa)+)+d")
     member.beat()

@@ -31,7 +31,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
     broker = DyingBroker("tests.groups.dies_writing", tmp_path_factory.mktemp("deaths"), settings)
     broker.start()
     with WireClient(broker.port) as client:
-        # FindCoordinator creates the topic of the records.
+        # FindCoordinator creates the offsets topic.
         client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
     yield broker
     broker.kill()
@@ -43,9 +43,9 @@ class Step(NamedTuple):
     record: str
     act: Callable[[], object]
     behind: Callable[[], object] = lambda: None
-    """The following action, without a fault."""
+    """A further action after it, which runs without a fault."""
     is_shown: bool = True
-    """A describe request gets the group."""
+    """Whether a describe request finds the group."""
 
 
 def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
@@ -71,10 +71,10 @@ def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
     return [
         Step("GROUP", a.beat, a.obey),
         Step("TARGET", b.beat),
-        # It has to release a partition, which the group shows until it has.
+        # The member has to release a partition, which the group shows until it has released it.
         Step("CURRENT", a.beat, is_shown=False),
-        Step("CURRENT", told_half),  # it has released it
-        Step("CURRENT", b.beat, partial(settle, a, b)),  # it gets the released partition
+        Step("CURRENT", told_half),  # the member has released the partition
+        Step("CURRENT", b.beat, partial(settle, a, b)),  # the other member gets the released partition
         Step("OFFSET", partial(b.commit, topic, 0, 7)),
         Step("REGEX", partial(match, f"{topic}.*"), partial(settle, a, b)),
         Step("REGEX gone", partial(match, "", topic), partial(settle, a, b)),
@@ -94,12 +94,12 @@ KINDS = {*NAMES.values(), "REGEX gone", "MEMBER gone", "TARGET gone", "CURRENT g
 def test_the_broker_dies_at_each_record(broker: DyingBroker) -> None:
     topic = create_topic(broker.bootstrap, 4)
     stories = {moment: play(broker, topic, moment) for moment in ("", "before", "after")}
-    # However the broker died, the result equals that of a run without its death.
+    # Whenever the broker died, the result equals that of a run without its death.
     assert stories["before"] == stories["after"] == stories[""]
 
 
 def play(broker: DyingBroker, topic: str, moment: str) -> list[dict[str, object]]:
-    """The steps of a group, in each of which the broker dies; the group's state after each."""
+    """Run the steps of a group, and let the broker die in each of them; return the group's state after each step."""
     group = unique("group")
 
     def port() -> int:
@@ -207,7 +207,7 @@ def test_the_broker_dies_at_each_record_of_a_classic_group(broker: DyingBroker, 
             listed = client.call(m.ListGroupsRequest(), 5).groups
         return [one.group_state for one in listed if one.group_id == group] == ["Empty"]
 
-    # A leaving client sends one request: if that is lost, its session has to expire.
+    # A client that leaves sends one request: if that is lost, its session has to expire.
     until(is_empty, "nobody is left")
     dies_at("CLASSIC gone")
     with pytest.raises(OSError):  # noqa: PT011 (the connection ends, however it shows)

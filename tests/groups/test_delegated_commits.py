@@ -28,7 +28,7 @@ def start(start_broker: StartBroker, settings: dict[str, str] | None = None) -> 
     port = free_port()
     broker = start_broker({**SETTINGS, **(settings or {}), "metrics.listener": f"127.0.0.1:{port}"})
     with WireClient(broker.port) as client:
-        # FindCoordinator creates the topic of the records.
+        # FindCoordinator creates the offsets topic.
         client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
     return World(broker, port)
 
@@ -58,7 +58,7 @@ async def ask(member: RawMember, offsets: dict[int, int], version: int = 8, **mo
 
 
 async def stands(world: World, member: RawMember, offsets: dict[int, int], **more: Any) -> bool:
-    """Whether a commit, which succeeds, is not the control plane's."""
+    """Return whether a successful commit was handled without the control plane."""
     before = world.asked()
     assert set((await ask(member, offsets, **more)).values()) == {ErrorCode.NONE}
     return world.asked() == before
@@ -97,7 +97,7 @@ async def test_commits_of_a_member_do_not_reach_the_control_plane(
 
 
 def loaded(port: int, group: str) -> None:
-    """Waits for the coordinator."""
+    """Wait until the coordinator has loaded."""
 
     def answered() -> bool:
         with WireClient(port) as client:
@@ -125,7 +125,7 @@ async def test_whatever_is_not_as_before_is_the_control_planes(world: World) -> 
         assert await ask(one, {0: 5}, group_instance_id="i") == {0: ErrorCode.UNKNOWN_MEMBER_ID}
         assert (await committed(one.line, [group]))[group] == {0: 2, 1: 3}
         assert await stands(world, one, {0: 6}), "nothing of this has changed anything"
-        # A second topic comes to the first.
+        # The commits now include a second topic.
         assert not await stands(world, one, {0: 7}, topic=other)
         assert await stands(world, one, {0: 8}, topic=other)
         assert await stands(world, one, {0: 9})
@@ -173,7 +173,8 @@ async def test_a_topic_that_comes_again_has_nothing_of_the_old_one(world: World)
         assert await ask(one, {0: 53}) == {0: ErrorCode.REBALANCE_IN_PROGRESS}
         assert (await committed(one.line, [group]))[group] == {}
         await at_rest(one)
-        # Positions below its first leader epoch belong to the old incarnation, whichever client names them.
+        # Positions below the current topic's first leader epoch belong to the old incarnation, whichever client sends
+        # them.
         await ask(one, {0: 1})
         assert await stands(world, one, {0: 2})
         assert await ask(one, {0: 60}, leader_epoch=0) == {0: ErrorCode.FENCED_LEADER_EPOCH}

@@ -63,7 +63,7 @@ def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, 
             assert found.offset < 0
             watcher.close()
         else:
-            # It noticed and joined again in between; then the commit belongs to the new topic.
+            # The member noticed the new topic and joined again in between; then the commit belongs to the new topic.
             assert len(member.revocations) > disturbed
 
         def commits_again() -> bool:
@@ -73,7 +73,7 @@ def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, 
                 return False
             return True
 
-        # The answer makes this client join again; in the generation that forms then it may commit.
+        # The response makes this client join again; it may commit in the generation that forms then.
         until(commits_again, "the member is not shut out for good")
     fill(broker.bootstrap, topic, 1, 30, "new ")
     with Member(broker.bootstrap, group, topic) as later:
@@ -84,7 +84,7 @@ def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, 
 @pytest.mark.slow
 @pytest.mark.checklist("A28")
 def test_a_running_member_reads_each_new_topic_once(broker: BrokerProcess) -> None:
-    """Its commits count from the first record of each new topic, without a rebalance."""
+    """The member's commits count from the first record of each new topic, without a rebalance."""
     topic, group = create_topic(broker.bootstrap, 1), unique("group")
     with Member(broker.bootstrap, group, topic, {"heartbeat.interval.ms": 3_000}) as member:
         fill(broker.bootstrap, topic, 1, 1, "0:")
@@ -106,7 +106,7 @@ def test_a_running_member_reads_each_new_topic_once(broker: BrokerProcess) -> No
 
 
 def _commit(member: Member) -> set[int]:
-    """The offset that counts, if there is one."""
+    """Return the committed offset; None if there is none."""
     try:
         return set(member.commit().values())
     except KafkaException:
@@ -138,12 +138,12 @@ async def test_aiokafka_joins_again_when_its_position_is_refused(broker: BrokerP
         except AioKafkaError:
             assert await consumer.committed(partition) is None
         else:
-            # It noticed and joined again in between; then the commit belongs to the new topic.
+            # The member noticed the new topic and joined again in between; then the commit belongs to the new topic.
             assert consumer._coordinator.generation > generation
 
         async def commits_again() -> None:
             while True:
-                # It requests metadata only every few minutes; until then the topic does not exist for it.
+                # The client requests metadata only every few minutes; until then it does not see the topic.
                 await consumer._client.force_metadata_update()
                 await consumer.getmany(timeout_ms=50)
                 try:

@@ -1,4 +1,4 @@
-"""The metadata of members takes a limited amount of memory."""
+"""The memory for the members' metadata is limited."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def broker(start_broker: StartBroker) -> BrokerProcess:
 
 
 def joined(broker: BrokerProcess, size: int, protocols: int = 1) -> ErrorCode:
-    """The answer to the JoinGroup of the only member of a group."""
+    """Return the response to the JoinGroup of a group's only member."""
     said = [
         m.JoinGroupRequest_JoinGroupRequestProtocol(name=f"p{number}", metadata=bytes(size))
         for number in range(protocols)
     ]
-    # Before version 4 it needs no member id.
+    # Before version 4, the request needs no member id.
     request = join(unique("group"), protocols=said, protocol_type="own", session_timeout_ms=60_000)
     return ErrorCode(ask(lambda: broker.port, request, 3, lambda answer: int(answer.error_code)).error_code)
 
@@ -107,7 +107,7 @@ def test_members_of_all_protocols_count(broker: BrokerProcess, kind: str, versio
 
 
 def long_named(kind: str) -> Any:
-    """Of the first member of a new group, whose name is long."""
+    """Return the first request of a new group's only member; the group's name is long."""
     group = unique("group").rjust(5_000, "g")
     if kind == "classic":
         said = [m.JoinGroupRequest_JoinGroupRequestProtocol(name="p", metadata=b"")]
@@ -117,7 +117,7 @@ def long_named(kind: str) -> Any:
 
 @pytest.mark.parametrize(("kind", "version"), [("classic", 9), ("classic", 3), ("consumer", 1), ("share", 1)])
 def test_groups_themselves_count(broker: BrokerProcess, kind: str, version: int) -> None:
-    """Also one whose only member has an id and has not joined with it: each request can name a new group."""
+    """A group counts even if its only member has an id and has not joined: each request can name a new group."""
     with WireClient(broker.port, client_id="short") as client:
         codes = []
         while ErrorCode.GROUP_MAX_SIZE_REACHED not in codes:

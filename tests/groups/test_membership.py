@@ -37,7 +37,7 @@ def test_partitions_are_shared_out_anew_with_each_member(broker: BrokerProcess, 
 def test_a_member_that_dies_is_replaced_when_its_session_is_over(broker: BrokerProcess) -> None:
     topic, group = create_topic(broker.bootstrap), unique("group")
     with Member(broker.bootstrap, group, topic) as first:
-        # A static member does not leave: for the broker it falls silent.
+        # A static member sends no LeaveGroup: for the broker, it stops sending requests.
         settings = {"group.instance.id": unique("silent"), "session.timeout.ms": 10_000}
         with Member(broker.bootstrap, group, topic, settings) as silent:
             until(lambda: shared_out([first, silent], 4) and len(silent.owned) == 2, "both own something")

@@ -1,4 +1,4 @@
-"""Committed offsets over restarts and crashes, with clients that are not ours."""
+"""Committed offsets across restarts and crashes, with other projects' clients."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_members_go_on_through_a_crash(start_broker: StartBroker) -> None:
 
         def committed() -> bool:
             for member in both:
-                # Nothing to commit yet, or a rebalance is running: retry in the next round.
+                # There is nothing to commit yet, or a rebalance is running: retry in the next round.
                 with contextlib.suppress(KafkaException):
                     member.commit()
             watched = watcher.committed([TopicPartition(topic, p) for p in range(4)], WAIT_S)

@@ -34,7 +34,7 @@ def test_the_dump_tool_decodes_offsets_and_groups(start_broker: StartBroker) -> 
 
 
 async def test_kafkas_formatters_read_all_internal_topics(start_broker: StartBroker) -> None:
-    """In the versions that Apache Kafka 4.4 writes: monitors know no others."""
+    """The records have the versions that Apache Kafka 4.4 writes: monitoring tools know no others."""
     broker = start_broker()
     at = {"bootstrap.servers": broker.bootstrap}
     topic, group, shared = unique("topic"), unique("group"), unique("shared")
@@ -52,7 +52,7 @@ async def test_kafkas_formatters_read_all_internal_topics(start_broker: StartBro
             pass
         await consumer.commit()
 
-    # The numbers are the types of keys.
+    # The numbers are key types.
     assert read(broker.bootstrap, "__consumer_offsets", "OffsetsMessageFormatter") == {1: {4}}
     assert read(broker.bootstrap, "__consumer_offsets", "GroupMetadataMessageFormatter") == {2: {3}}
     shares = read(broker.bootstrap, "__consumer_offsets", "ShareGroupMessageFormatter")
@@ -63,19 +63,19 @@ async def test_kafkas_formatters_read_all_internal_topics(start_broker: StartBro
 
 
 def read(bootstrap: str, topic: str, formatter: str) -> dict[int, set[int]]:
-    """The output of Kafka's formatter for an internal topic: types of keys → versions of values."""
+    """Return key type → versions of values, from the output of Kafka's formatter for an internal topic."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
     indexes = consumer.list_topics(topic, WAIT_S).topics[topic].partitions
     ends = [consumer.get_watermark_offsets(TopicPartition(topic, index), WAIT_S) for index in indexes]
     consumer.close()
     arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"]
     arguments += ["--formatter", f"org.apache.kafka.tools.consumer.{formatter}"]
-    # It counts every record, including those that the formatter skips.
+    # The tool counts every record, including those that the formatter skips.
     arguments += ["--max-messages", str(sum(high - low for low, high in ends))]
     found: dict[int, set[int]] = {}
     printed = run_tool("kafka-console-consumer", arguments)
     while printed:
-        # The records follow each other without separators.
+        # The printed records follow each other without separators.
         record, end = json.JSONDecoder().raw_decode(printed)
         printed = printed[end:].lstrip()
         if record["value"] is not None:

@@ -30,7 +30,7 @@ SENSORS = "kafka_server_group_coordinator_metrics_"
 
 
 def metrics(port: int) -> Mapping[str, float]:
-    """Name → value, of those without labels."""
+    """Return name → value of metrics without labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
         lines = answer.read().decode().splitlines()
     return {line.split(" ")[0]: float(line.split(" ")[1]) for line in lines if line[:1] != "#" and "{" not in line}
@@ -127,7 +127,7 @@ async def coordinated(line: Line, group: str) -> None:
 
 
 async def loaded(line: Line, count: int) -> None:
-    """Waits until all groups are listed."""
+    """Wait until all groups are listed."""
     end = time.monotonic() + WAIT_S
     while True:
         listed = await line.call(m.ListGroupsRequest(), 4)
@@ -141,7 +141,7 @@ async def loaded(line: Line, count: int) -> None:
 @pytest.mark.checklist("F11")
 async def test_10_000_groups_are_there_after_a_restart(start_broker: StartBroker) -> None:
     scraped = free_port()
-    # Another test measures how fast a disk flushes.
+    # Do not wait for flushes: another test measures how fast a disk flushes.
     broker = start_broker({"log.flush.mode": "os", "metrics.listener": f"127.0.0.1:{scraped}"})
     topic = create_topic(broker.bootstrap, 2)
     names = [f"group-{number}" for number in range(GROUPS)]

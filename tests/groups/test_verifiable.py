@@ -24,12 +24,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PybrokerProcess
 
 
 def read(members: list[Program]) -> list[tuple[int, int]]:
-    """(partition, offset) of each record that came, as often as it came."""
+    """Return (partition, offset) of each received record, once for each time it was received."""
     return [(event["partition"], event["offset"]) for one in members for event in one.told("record_data")]
 
 
 def committed(members: list[Program]) -> dict[int, int]:
-    """The furthest position of each partition that is stored."""
+    """Return the highest stored position of each partition."""
     found: dict[int, int] = {}
     for one in members:
         for event in one.told("offsets_committed"):
@@ -39,7 +39,7 @@ def committed(members: list[Program]) -> dict[int, int]:
 
 
 def assigned(member: Program) -> set[int]:
-    """The member's partitions, from its assigned and revoked events."""
+    """Return the member's partitions, from its assigned and revoked events."""
     has: set[int] = set()
     for line in sorted(
         member.told("partitions_assigned") + member.told("partitions_revoked"), key=lambda event: event["timestamp"]

@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 def reader(
     bootstrap: str, group: str, topic: str, count: int, *, how: str = "accept", ms: int = 60_000, **config: str
 ) -> subprocess.Popen[str]:
-    """A member in a process of its own. `how`: see ShareReader.java."""
+    """Start a member in its own process. `how`: see ShareReader.java."""
     libraries = jars(CLIENTS)
     settings = [f"{name.replace('_', '.')}={value}" for name, value in config.items()]
     command = java_command(
@@ -60,7 +60,7 @@ def accepted(records: list[Seen]) -> Counter[str]:
 
 
 class DeadLetter(NamedTuple):
-    """A record of a dead letter queue. `told`: its headers."""
+    """A record of a dead letter queue. `told`: the record's headers."""
 
     partition: int
     key: bytes | None
@@ -69,13 +69,13 @@ class DeadLetter(NamedTuple):
 
     @property
     def of(self) -> tuple[str, int, int]:
-        """(topic, partition, offset) of the record that failed."""
+        """Return (topic, partition, offset) of the record that failed."""
         there = {name: self.told[f"__dlq.errors.{name}"] for name in ("topic", "partition", "offset")}
         return there["topic"], int(there["partition"]), int(there["offset"])
 
 
 def dead_letters(bootstrap: str, queue: str, enough: Callable[[list[DeadLetter]], bool]) -> list[DeadLetter]:
-    """Return the records of a queue once there are enough. Raise AssertionError if there never are."""
+    """Return the records of a queue once it has enough. Raise AssertionError if it never has."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "dead letters", "enable.auto.commit": False})
     letters: list[DeadLetter] = []
     end = time.monotonic() + WAIT_S
@@ -97,7 +97,7 @@ def dead_letters(bootstrap: str, queue: str, enough: Callable[[list[DeadLetter]]
 
 
 def set_group(port: int, group: str, settings: Mapping[str, str]) -> None:
-    """Settings of a group's own."""
+    """Set settings of a group."""
     resource = m.IncrementalAlterConfigsRequest_AlterConfigsResource(
         resource_type=GROUP_RESOURCE,
         resource_name=group,

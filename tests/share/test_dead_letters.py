@@ -52,7 +52,7 @@ def make(broker: BrokerProcess, topic: str, partitions: int, config: Mapping[str
 
 
 def read(broker: BrokerProcess, topic: str, queue: str, how: str = "reject-odd", **settings: str) -> str:
-    """A group reads all that there is; its name."""
+    """Let a group read all available records; return its name."""
     group = unique("letters")
     own = {name.replace("_", "."): value for name, value in settings.items()}
     set_group(broker.port, group, {"share.auto.offset.reset": "earliest", QUEUE: queue, **own})
@@ -62,7 +62,7 @@ def read(broker: BrokerProcess, topic: str, queue: str, how: str = "reject-odd",
 
 
 def told(group: str, of: tuple[str, int, int], count: int, why: str) -> dict[str, str]:
-    """Kafka's context headers for (topic, partition, offset)."""
+    """Return Kafka's context headers for (topic, partition, offset)."""
     topic, partition, offset = of
     return {
         "__dlq.errors.topic": topic,
@@ -80,7 +80,8 @@ TOO_OFTEN = "Offset delivery count exceeded the threshold."
 
 @pytest.mark.parametrize("kind", [PybrokerProcess, KafkaProcess])
 def test_letters_are_what_apache_kafka_writes(kind: type[BrokerProcess], tmp_path: Path) -> None:
-    """In partition, key, value and headers. One difference: a copy of ours has the record's own headers as well."""
+    """The letters are equal in partition, key, value and headers, with one difference: pybroker's copy of a record has
+    the record's own headers as well."""
     broker = kind(tmp_path / "broker", SETTINGS)
     broker.start()
     try:
@@ -118,7 +119,7 @@ def test_letters_are_what_apache_kafka_writes(kind: type[BrokerProcess], tmp_pat
 
 
 def done(broker: BrokerProcess, group: str, topic: str) -> bool:
-    """Whether the group has nothing left to do."""
+    """Return whether the group has no unfinished records."""
     with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         there = admin.list_share_group_offsets(group)
     states = [there.get(TopicPartition(topic, partition)) for partition in range(PARTITIONS)]

@@ -26,7 +26,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
         {
             "share.coordinator.state.topic.num.partitions": "1",
             "share.coordinator.snapshot.update.records.per.snapshot": "1",
-            # A member that the broker has forgotten of is away at once, not when its session ends.
+            # The interval is short: a member that the restarted broker does not know must notice that soon.
             "group.share.heartbeat.interval.ms": "500",
             "group.share.min.heartbeat.interval.ms": "500",
         },
@@ -45,7 +45,7 @@ def work(
     member = {**settings, "group.id": group, "share.acknowledgement.mode": "explicit", "fetch.max.wait.ms": 100}
     known: set[int] = set()
     with AdminClient(settings) as admin, ShareConsumer(member) as consumer:
-        # Both have connected before the broker dies: otherwise they would report a wrong address.
+        # Both members have connected before the broker dies: otherwise they would report a wrong address.
         admin.describe_cluster()
         consumer.start()
         consumer.subscribe(topic)
@@ -59,7 +59,7 @@ def work(
             if not records:
                 try:
                     there = admin.list_share_group_offsets(group).get(where)
-                except KafkaError as error:  # the member has not joined yet: internal topics are being made
+                except KafkaError as error:  # the member has not joined yet: internal topics are being created
                     if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
                         raise
                     continue
@@ -82,7 +82,8 @@ def test_the_broker_dies_at_each_record(broker: DyingBroker, step: str) -> None:
 
 @pytest.mark.parametrize("step", [*STEPS[4:], "LETTER before", "LETTER after"])
 def test_what_was_rejected_is_in_the_queue_wherever_the_broker_dies(broker: DyingBroker, step: str) -> None:
-    """At least once: a broker that dies between the dead letter and its note writes the letter again."""
+    """The delivery is at least once: a broker that dies after it has written the dead letter, and before it has stored
+    that, writes the letter again."""
     group, topic, queue = unique("share"), create_topic(broker.bootstrap, 1), unique("dlq.deaths")
     with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topics([NewTopic(queue, 1, 1, config={"errors.deadletterqueue.group.enable": "true"})])

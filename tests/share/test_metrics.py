@@ -27,7 +27,7 @@ def test_share_groups_are_counted(tmp_path: Path) -> None:
         config = {"bootstrap.servers": broker.bootstrap, "group.id": group, "share.acknowledgement.mode": "explicit"}
         with ShareConsumer(config) as consumer:
             consumer.subscribe([topic])
-            # Batches may come one by one.
+            # Batches may arrive separately.
             given = [next(iter(consumer))]
             consumer.acknowledge(given[0], AcknowledgeType.REJECT)
             given.append(next(iter(consumer)))

@@ -1,5 +1,5 @@
-"""Records that are given again and again in vain: a batch is cut in halves, quarters …, and each of its records has its
-last delivery alone, so that one bad record does not take the others with it. As Apache Kafka does, answer by answer."""
+"""Records that fail again and again: their batch is delivered in halves, then quarters and so on, and each record alone
+for the last time. One bad record then does not fail the others. Each response equals that of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def source(broker: BrokerProcess) -> str:
 
 
 def answers(broker: BrokerProcess, topic: str, limit: int, bad: int | None = None) -> list[tuple[int, ...]]:
-    """The offsets of each answer, to a member that releases everything (`bad`: whatever comes with that one) until
-    there is nothing left."""
+    """Return the offsets of each response to a member that releases everything until no record is left. `bad`: a record
+    that makes all records of its response fail."""
     group = unique("group")
     set_group(broker.port, group, {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": str(limit)})
     settings = {

@@ -64,7 +64,7 @@ def test_what_was_released_comes_again_and_what_was_rejected_does_not(broker: Py
 
 
 def test_what_a_killed_member_had_goes_to_another(broker: PybrokerProcess) -> None:
-    """At once: its connection is gone."""
+    """The records are delivered again at once, because the killed member's connection is closed."""
     group, topic = _group(broker), create_topic(broker.bootstrap, 1)
     fill(broker.bootstrap, topic, 1, 10)
     first = reader(broker.bootstrap, group, topic, 10, how="none", ms=WAIT_S * 1000)

@@ -34,7 +34,7 @@ class World(NamedTuple):
             await producer.send_many(self.topic, [value.encode() for value in values], partition=0)
 
     async def read(self, count: int, topic: str = "") -> list[str]:
-        """Records that a member receives, which accepts each of them; it leaves after `count`."""
+        """Return the records that a member receives. It accepts each of them, and leaves after `count`."""
         settings = {
             "bootstrap.servers": self.broker.bootstrap,
             "group.id": self.group,

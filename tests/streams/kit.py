@@ -24,11 +24,11 @@ QUICK = {
     "group.streams.assignment.interval.ms": "0",
     "group.streams.min.session.timeout.ms": "1000",
 }
-"""Settings of brokers with which nothing is waited for long."""
+"""Settings of brokers with short delays."""
 
 
 def until(condition: Callable[[], bool], what: str, *instances: Instance) -> None:
-    """Waits for a condition, while all instances run."""
+    """Wait for a condition, while all instances run."""
     give_up = time.monotonic() + WAIT_S
     while not condition():
         told = "\n".join("\n".join(instance.lines[-30:]) for instance in instances)
@@ -87,32 +87,32 @@ class Instance:
 
     @property
     def tasks(self) -> frozenset[str]:
-        """A running task: `a` and the id of an active one, `s` and the id of a standby."""
+        """Return the running tasks: `a` and the id for an active task, `s` and the id for a standby."""
         told = next((line for line in reversed(self.lines) if line.startswith("tasks")), "tasks")
         return frozenset(told.split()[1:])
 
     def stop(self) -> None:
-        """It leaves the group."""
+        """Stop the instance, which leaves the group."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         self.ended()
 
     def ended(self) -> None:
-        """The instance has ended."""
+        """Return whether the instance has ended."""
         self._process.wait(WAIT_S)
         self._reader.join()
         assert "closed" in self.lines, "\n".join(self.lines[-30:])
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the instance."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
 
 
 def say(bootstrap: str, topic: str, lines: Iterable[str]) -> None:
-    """Lines for the application, over all partitions."""
+    """Write lines to the application's input, over all partitions."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     for number, line in enumerate(lines):
         producer.produce(topic, line, key=str(number))
@@ -145,7 +145,7 @@ class Counts:
         self._consumer.close()
 
     def reach(self, wanted: dict[str, int], *instances: Instance) -> None:
-        """Waits until the application has counted these."""
+        """Wait until the application has these counts."""
 
         def reached() -> bool:
             message = self._consumer.poll(0.2)

@@ -27,7 +27,8 @@ def subtopology(
     regexes: tuple[str, ...] = (),
     partitions: int = 0,
 ) -> m.StreamsGroupHeartbeatRequest_Subtopology:
-    """A part of a topology. together: all inputs are copartitioned. partitions: of its repartition topics, if said."""
+    """Return a subtopology. together: all inputs are copartitioned. partitions: the partition count of its repartition
+    topics, if given."""
     groups = [
         m.StreamsGroupHeartbeatRequest_CopartitionGroup(
             source_topics=list(range(len(sources))), repartition_source_topics=list(range(len(repartition)))
@@ -53,7 +54,7 @@ def subtopology(
 
 
 def counting(source: str, group: str) -> list[m.StreamsGroupHeartbeatRequest_Subtopology]:
-    """A topology that reads a topic, and counts the records of another one that it writes."""
+    """Return a topology that reads one topic, and counts the records of another one, which it writes."""
     words, counts = f"{group}-words-repartition", f"{group}-counts-changelog"
     return [
         subtopology("0", sources=(source,), sinks=(words,)),
@@ -63,7 +64,7 @@ def counting(source: str, group: str) -> list[m.StreamsGroupHeartbeatRequest_Sub
 
 @dataclass
 class StreamsMember:
-    """It sends all fields each time, so a lost request can be repeated."""
+    """A member that sends all fields each time, so a lost request can be repeated."""
 
     port: Port
     group: str
@@ -79,11 +80,11 @@ class StreamsMember:
     told: Tasks = field(default_factory=lambda: dict(NONE))
     """The assigned tasks."""
     owned: Tasks = field(default_factory=lambda: dict(NONE))
-    """The tasks that it runs."""
+    """The tasks that the member runs."""
     version: int = 1
 
     def request(self, epoch: int, **more: Any) -> m.StreamsGroupHeartbeatRequest:
-        """A heartbeat."""
+        """Return a heartbeat."""
         topology = m.StreamsGroupHeartbeatRequest_Topology(epoch=self.topology_epoch, subtopologies=self.parts)
         request = m.StreamsGroupHeartbeatRequest(
             group_id=self.group,
@@ -127,7 +128,7 @@ class StreamsMember:
         return answer
 
     def beat(self, **more: Any) -> Any:
-        """One heartbeat."""
+        """Send one heartbeat."""
         answer = self.send(**more)
         assert answer.error_code == 0, (ErrorCode(answer.error_code).name, answer.error_message)
         return answer
@@ -137,7 +138,7 @@ class StreamsMember:
         self.owned = self.told
 
     def leave(self, epoch: int = LEAVES, **more: Any) -> None:
-        """Leaves for ever, or (GOES_AWAY, a static member) for a while. It may have left before."""
+        """Leave for ever, or (GOES_AWAY, a static member) temporarily. The member may have left before."""
         answer = self.send(epoch, **more)
         assert answer.error_code in (0, ErrorCode.UNKNOWN_MEMBER_ID), ErrorCode(answer.error_code).name
 
@@ -166,7 +167,7 @@ def settle(*members: StreamsMember) -> None:
 
 
 def told(answer: Any) -> dict[str, object]:
-    """The contents of a heartbeat's response."""
+    """Return the contents of a heartbeat's response."""
 
     def ids(tasks: Any) -> object:
         return None if tasks is None else {one.subtopology_id: list(one.partitions) for one in tasks}
@@ -199,14 +200,14 @@ def told(answer: Any) -> dict[str, object]:
 
 
 def described(port: Port, group: str, version: int = 1) -> Any:
-    """StreamsGroupDescribe."""
+    """Return the response to StreamsGroupDescribe."""
     request = m.StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=True)
     return ask(port, request, version, lambda answer: int(answer.groups[0].error_code)).groups[0]
 
 
 def picture(port: Port, group: str) -> dict[str, object]:
-    """Everything that the coordinator shows of a group: epochs, topology, members with current and target tasks, and
-    committed offsets."""
+    """Return everything that the coordinator shows of a group: epochs, topology, members with current and target tasks,
+    and committed offsets."""
     shown = described(port, group)
     if shown.error_code:
         return {"error": ErrorCode(shown.error_code).name, "message": shown.error_message}

@@ -1,4 +1,4 @@
-"""Kafka Streams with group.protocol=streams: its topics get made, its tasks are shared out, moved and copied."""
+"""Kafka Streams with group.protocol=streams: its topics are created, and its tasks are assigned, moved and copied."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_two_instances_share_and_the_one_that_lives_goes_on(broker: PybrokerProc
     ):
 
         def shared() -> bool:
-            """Two active tasks each, and each has copies of the counts that the other one keeps."""
+            """Return whether each instance has two active tasks, and standby copies of the other's tasks."""
             copies = {task.replace("a1", "s1") for task in TASKS if task.startswith("a1")}
             return one.tasks | two.tasks == TASKS | copies and not one.tasks & two.tasks and len(one.tasks) == 3
 

@@ -32,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
     broker = DyingBroker("tests.streams.dies_writing", tmp_path_factory.mktemp("deaths"), settings)
     broker.start()
     with WireClient(broker.port) as client:
-        # FindCoordinator creates the topic of the records.
+        # FindCoordinator creates the offsets topic.
         client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
     yield broker
     broker.kill()
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     record: str
     act: Callable[[], object]
     behind: Callable[[], object] = lambda: None
-    """The following action, without a fault."""
+    """A further action after it, which runs without a fault."""
 
 
 def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
@@ -72,9 +72,9 @@ def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
     return [
         Step("TOPOLOGY", a.beat, a.obey),
         Step("TARGET", b.beat),
-        Step("CURRENT", a.beat),  # it has to release them
-        Step("CURRENT", told_half),  # it has released them
-        Step("CURRENT", b.beat, partial(settle, a, b)),  # it gets the released tasks
+        Step("CURRENT", a.beat),  # the member has to release the tasks
+        Step("CURRENT", told_half),  # the member has released the tasks
+        Step("CURRENT", b.beat, partial(settle, a, b)),  # the other member gets the released tasks
         Step("OFFSET", commits),
         Step("MEMBER", first.beat, partial(settle, a, b, first)),
         Step("CURRENT", partial(first.leave, GOES_AWAY)),
@@ -87,18 +87,18 @@ def story(port: Callable[[], int], group: str, topic: str) -> list[Step]:
 
 
 KINDS = {*OF_STREAMS.values(), "OFFSET", "MEMBER gone", "TARGET gone", "CURRENT gone", "OFFSET gone"} - {"GROUP"}
-"""The group's epoch is written with each of them."""
+"""The tested records. GROUP is missing: the group's epoch is written together with each of them."""
 
 
 def test_the_broker_dies_at_each_record(broker: DyingBroker) -> None:
     topic = create_topic(broker.bootstrap, 4)
     stories = {moment: play(broker, topic, moment) for moment in ("", "before", "after")}
-    # However the broker died, the result equals that of a run without its death.
+    # Whenever the broker died, the result equals that of a run without its death.
     assert stories["before"] == stories["after"] == stories[""]
 
 
 def play(broker: DyingBroker, topic: str, moment: str) -> list[dict[str, object]]:
-    """The steps of a group, in each of which the broker dies; the group's state after each."""
+    """Run the steps of a group, and let the broker die in each of them; return the group's state after each step."""
     group = unique("group")
 
     def port() -> int:
@@ -106,7 +106,7 @@ def play(broker: DyingBroker, topic: str, moment: str) -> list[dict[str, object]
 
     def seen() -> dict[str, object]:
         shown = picture(port, group)
-        # Says the group's name.
+        # The message contains the group's name.
         shown.pop("message", None)
         return shown
 

@@ -22,7 +22,7 @@ START_TIMEOUT_S = 200.0
 STOP_TIMEOUT_S = 90.0
 POLL_S = 0.005
 
-# Settings for both kinds of brokers, under the names that they share: a test then has one expectation for both.
+# Settings for both kinds of brokers, under names that both know: a test then has one expectation for both.
 SETTINGS: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
@@ -223,8 +223,9 @@ class KafkaProcess(BrokerProcess):
             "log.dirs": str(self.data_dir),
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
-            # A killed broker may register again only when its former session has expired: not longer than Kafka's
-            # default. Not shorter either: a machine that hangs for a moment would have its broker fenced.
+            # When a killed broker restarts, it must wait until its former session has expired, so the session is not
+            # longer than Kafka's default. It is not shorter either: a machine that hangs for a moment would have its
+            # broker fenced.
             "broker.session.timeout.ms": "9000",
             "broker.heartbeat.interval.ms": "300",
             **self.settings,

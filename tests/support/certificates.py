@@ -11,7 +11,7 @@ TIMEOUT_S = 120
 
 
 class Authority:
-    """A certificate authority. `certificate`: its certificate as a PEM file, for truststores."""
+    """A certificate authority. `certificate`: a PEM file with its certificate, for truststores."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,8 @@ hangs, and brokers would be fenced without any action of the test."""
 
 
 QUORUM_FETCH_MS = 3_000
-"""For how long a voter may not reach the leader; a shorter time may pass because the machine hangs."""
+"""Time for which a voter may be unable to reach the leader before it starts an election. A shorter time may pass
+because the machine hangs."""
 
 
 def _on_quorum(settings: Mapping[str, str]) -> dict[str, str]:
@@ -50,7 +51,8 @@ def _on_quorum(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _for_quorum(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a test, with the session's time-out under the name that it has without ZooKeeper."""
+    """Return the settings of a test for a metadata quorum: the session timeout gets the name that it has without
+    ZooKeeper."""
     names = {"zookeeper.session.timeout.ms": "broker.session.timeout.ms"}
     return {names.get(name, name): value for name, value in settings.items()}
 
@@ -69,7 +71,7 @@ class ClusterBroker(PybrokerProcess):
     def __init__(
         self, folder: Path, broker_id: int, store: str | Mapping[int, int], settings: Mapping[str, str]
     ) -> None:
-        """`store`: where ZooKeeper is, or the port of each voter for brokers."""
+        """`store`: the address of ZooKeeper, or voter id → the voter's inter-broker port."""
         super().__init__(folder)
         self.broker_id = broker_id
         own = None if isinstance(store, str) else store.get(broker_id)
@@ -112,7 +114,7 @@ class ClusterBroker(PybrokerProcess):
         return between
 
     def knows_voters(self, voters: Mapping[int, int]) -> bool:
-        """Whether it has said that all of them vote."""
+        """Return whether the broker has logged that all voters take part."""
         return f"voters of the metadata log: {', '.join(map(str, voters))} " in self.console.read_text(errors="replace")
 
     @property
@@ -142,9 +144,10 @@ class BrokerCluster:
         settings: Mapping[str, str],
         voters: int | None = None,
     ) -> None:
-        """`server`: None: the brokers keep the metadata themselves; the first `voters` of them vote."""
+        """`server`: the ZooKeeper server; None: the brokers store the metadata themselves, and the first `voters` of
+        them vote."""
         self._server = server
-        # All vote, or all but the last one: there is a majority for each half.
+        # All brokers vote, or all but the last one: with an odd number of voters, one half always has a majority.
         voters = voters or size - (size + 1) % 2
         self._voters = {} if server else {number: free_port() for number in range(1, voters + 1)}
         self.brokers = {
@@ -168,7 +171,7 @@ class BrokerCluster:
         return [self.brokers[number] for number in self._voters]
 
     def behind(self, links: Links) -> None:
-        """All connections, also to ZooKeeper, go over these links."""
+        """Route all connections, including those to ZooKeeper, over these links."""
         port = None if self._server is None else self._server.port
         between = {number: broker.behind(links, port) for number, broker in self.brokers.items()}
         if self._server is None:
@@ -177,7 +180,7 @@ class BrokerCluster:
                 broker.settings["controller.quorum.voters"] = voters
 
     def shown_controller(self) -> int | None:
-        """Return the running brokers' view, once one of them shows a running broker; None if none does."""
+        """Return the running broker that the running brokers show as controller; None if they show none."""
         for broker in self.brokers.values():
             if broker.running and (found := controller_at(broker.port)) in self.brokers and self.brokers[found].running:
                 return found
@@ -202,7 +205,7 @@ class BrokerCluster:
         for broker in self.brokers.values():
             until(lambda port=broker.port: answers_metadata(port, brokers_min=len(self.brokers)))  # type: ignore[misc]
         if self.on_quorum:
-            # They become voters one at a time; afterwards a majority suffices.
+            # Brokers become voters one at a time; from then on a majority is sufficient.
             until(lambda: all(broker.knows_voters(self._voters) for broker in self.brokers.values()))
 
     def logs(self) -> list[tuple[str, str]]:
@@ -229,7 +232,8 @@ def new_cluster(
     store: Store | None = None,
     voters: int | None = None,
 ) -> Iterator[BrokerCluster]:
-    """A cluster that is not started, its ZooKeeper is; it ends with the block. `store`: None: that of `clusters_on`."""
+    """Yield a cluster that is not started. Its ZooKeeper is running. Both end with the block. `store`: None: the store
+    that `clusters_on` has set."""
     with ExitStack() as stack:
         server = None if (store or chosen()) == "quorum" else stack.enter_context(zookeeper(folder / "zookeeper"))
         cluster = BrokerCluster(folder, size, server, settings or {}, voters)
@@ -257,9 +261,9 @@ def running_cluster(
     store: Store | None = None,
     voters: int | None = None,
 ) -> Iterator[BrokerCluster]:
-    """A cluster that is up; it ends with the block. `links`: over which its processes reach each other. `module`: what
-    each broker runs, with its arguments: a test may have something done to the product first. `prepare` is called for
-    each broker before its first start."""
+    """Yield a running cluster, which ends with the block. `links`: the links over which its processes reach each other.
+    `module`: the module that each broker runs, with its arguments; it can change the product first. `prepare` is called
+    for each broker before its first start."""
     with new_cluster(folder, size, settings, store, voters) as cluster:
         for broker in cluster.brokers.values():
             broker.module = module

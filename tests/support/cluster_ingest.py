@@ -149,7 +149,7 @@ def create(
 
 
 def topic_id(cluster: BrokerCluster, topic: str) -> Uuid:
-    """The id of a topic."""
+    """Return the id of a topic."""
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
         return described(admin, topic).topic_id
 

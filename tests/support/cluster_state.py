@@ -1,4 +1,5 @@
-"""A cluster as its metadata store has it: for tests that count elections, or wait until all replicas are in sync."""
+"""The state of a cluster in its metadata store, for tests that count elections or wait until all replicas are in
+sync."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ TOPICS = "/brokers/topics"
 
 
 class ZooKeeperState:
-    """In ZooKeeper. Each call raises StateUnknownError if ZooKeeper is away for longer than the reader is patient."""
+    """The state in ZooKeeper. Each call raises StateUnknownError if ZooKeeper does not respond within the reader's
+    timeout."""
 
     def __init__(self, connect: str, digest: str | None = None, patience_s: float = LIMIT_S) -> None:
         """connect: host and port. digest: `user:password`, if only that user may read the znodes."""
@@ -31,7 +33,7 @@ class ZooKeeperState:
         self._client = self._connected()
 
     def _connected(self) -> Any:
-        # A reader that is not to wait must notice soon that ZooKeeper does not respond.
+        # A reader with a short timeout must notice soon that ZooKeeper does not respond.
         session_s = CLIENT_SESSION_S if self._patience_s else 10.0
         client = KazooClient(self._connect, timeout=session_s, auth_data=self._auth)
         client.start(CONNECT_S)
@@ -61,7 +63,7 @@ class ZooKeeperState:
         return int(self._get("/controller_epoch") or b"0")
 
     def partitions(self) -> dict[tuple[str, int], PartitionState]:
-        """All partitions of all topics."""
+        """Return all partitions of all topics."""
         found: dict[tuple[str, int], PartitionState] = {}
         for topic in self._children(TOPICS):
             text = self._get(f"{TOPICS}/{topic}")
@@ -91,7 +93,7 @@ class ZooKeeperState:
         return found
 
     def departed(self, topic: str) -> dict[int, list[int]]:
-        """Partition → brokers that it has left, and that have not put their replica aside."""
+        """Return partition → brokers from which it was moved away and that have not staged their replica."""
         node = json.loads(self._get(f"{TOPICS}/{topic}") or b"{}")
         found = node.get("departed_replicas", {})
         return {int(partition): sorted(map(int, epochs)) for partition, epochs in found.items()}
@@ -140,14 +142,15 @@ ClusterState = ZooKeeperState | MetadataLogState
 
 
 def state_of(cluster: BrokerCluster, digest: str | None = None, patience_s: float = LIMIT_S) -> ClusterState:
-    """The state in ZooKeeper, or in the brokers' metadata logs."""
+    """Yield the state in ZooKeeper, or in the brokers' metadata logs."""
     if cluster.on_quorum:
         return MetadataLogState(cluster)
     return ZooKeeperState(cluster.zookeeper.address, digest, patience_s)
 
 
 def not_there(cluster: BrokerCluster, state: ClusterState) -> list[str]:
-    """Return replicas that their brokers have not created yet: in a new topic they count as in sync before."""
+    """Return the replicas that their brokers have not created yet: in a new topic they count as in sync before they
+    exist."""
     return [
         f"{topic}-{index} on broker {broker}"
         for (topic, index), one in state.partitions().items()

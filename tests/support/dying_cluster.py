@@ -97,7 +97,7 @@ def main() -> None:
         return results
 
     async def decide(self: QuorumWriter, before: ClusterImage, decision: Decision, *more: Any) -> int:
-        # A decision names the operations for a store also where they are not used.
+        # A decision contains store operations even if they are not used.
         kind = kind_of(decision.operations)
         steps.at(f"before {kind} is stored")
         end = await propose(self, before, decision, *more)

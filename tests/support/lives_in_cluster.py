@@ -69,12 +69,12 @@ class Everywhere:
         return {one.node_id for one in self.at(at).call(m.MetadataRequest(topics=[]), 12).brokers}
 
     def create(self, name: str, partitions: int = 1) -> Uuid:
-        """A topic on brokers 1, 2 and 3."""
+        """Create a topic on brokers 1, 2 and 3."""
         orders = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
         return self.at(self.up()).create_on(name, *(orders[index % 3] for index in range(partitions)))
 
     def leader(self, name: str, at: int | None = None) -> int | None:
-        """Return the leader of partition 0; None if it does not run."""
+        """Return the leader of partition 0; None if that broker is not running."""
         shown = self.at(at or self.up()).metadata(name)
         leader: int = shown.partitions[0].leader_id if shown.partitions else -1
         return leader if leader in self.cluster.brokers and self.cluster.brokers[leader].running else None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def resident_mib(pid: int) -> float:
-    """Resident memory of a process (Linux)."""
+    """Return the resident memory of a process (Linux)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024

@@ -1,4 +1,4 @@
-"""A cluster as its metadata log has it, read from the brokers' disks."""
+"""The state of a cluster in its metadata log, read from the brokers' disks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class MetadataLogState:
         self._cluster = cluster
 
     def controller(self) -> int | None:
-        """The broker id of the leader that most brokers name; None while there is none."""
+        """Return the broker id of the leader that most brokers name; None while there is none."""
         return self._cluster.shown_controller()
 
     def brokers(self) -> set[int]:
-        """The brokers that are registered and not fenced."""
+        """Return the brokers that are registered and not fenced."""
         return set(self._read().image.brokers)
 
     def life(self, broker: int) -> int:
@@ -36,11 +36,11 @@ class MetadataLogState:
         return -1 if found is None else found.epoch
 
     def controller_epoch(self) -> int:
-        """The epoch of the newest record."""
+        """Return the epoch of the newest record."""
         return self._read().epoch
 
     def partitions(self) -> dict[tuple[str, int], PartitionState]:
-        """All partitions of all topics."""
+        """Return all partitions of all topics."""
         log = self._read()
         return {
             (topic.name, index): PartitionState(
@@ -57,7 +57,7 @@ class MetadataLogState:
         }
 
     def departed(self, topic: str) -> dict[int, list[int]]:
-        """Partition → brokers that it has left, and that have not put their replica aside."""
+        """Return partition → brokers from which it was moved away and that have not staged their replica."""
         found = self._read().image.topics.get(topic)
         return {} if found is None else {index: sorted(epochs) for index, epochs in found.departed.items()}
 
@@ -79,7 +79,7 @@ class MetadataLogState:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """There is nothing to close."""
+        """Do nothing: no resource is open."""
 
 
 class _Log:
@@ -100,7 +100,7 @@ class _Log:
     def apply(self, epoch: int, end: int, records: list[bytes]) -> None:
         """Apply one batch."""
         if end <= self.end[1]:
-            return  # the snapshot has it
+            return  # the snapshot contains this batch
         before = self.image
         delta = from_records(before, records) if records else ImageDelta()
         self.image = before.apply(delta)
@@ -117,7 +117,7 @@ class _Log:
 
 
 def _read(folder: Path) -> _Log | None:
-    """None if the log was cut while it was read, or there is none."""
+    """Return the image. None if the log was truncated during the read, or does not exist."""
     log = _Log()
     try:
         snapshots = sorted(folder.glob("*.checkpoint"))

@@ -1,4 +1,4 @@
-"""A partition in the cluster's metadata, whichever store has it."""
+"""The state of a partition in the cluster's metadata, independent of the store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class PartitionState(NamedTuple):
-    """A partition as the controller wrote it last."""
+    """A partition as the controller last wrote it."""
 
     replicas: frozenset[int]
     leader: int
@@ -17,7 +17,8 @@ class PartitionState(NamedTuple):
     topic_id: str
     """32 hexadecimal digits."""
     moves: bool
-    """Whether replicas are being added or removed, or a broker that had one has not put its data aside."""
+    """Whether replicas are being added or removed, or a broker has not yet staged a replica that was moved away from
+    it."""
 
 
 class StateUnknownError(Exception):

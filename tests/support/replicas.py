@@ -139,7 +139,7 @@ def await_unregistered(cluster: BrokerCluster, number: int) -> None:
 
 
 def state_version(cluster: BrokerCluster, topic: str) -> int:
-    """Number of writes of the partition's state."""
+    """Return the number of writes of the partition's state."""
     with state_of(cluster) as told:
         return told.partitions()[topic, 0].changes
 

@@ -1,4 +1,4 @@
-"""Where the clusters of tests keep their metadata."""
+"""The metadata stores of the tests' clusters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def chosen() -> Store:
 
 @contextmanager
 def clusters_on(store: Store) -> Iterator[None]:
-    """Clusters that begin in the block are on this store, unless a test names another one."""
+    """Put clusters that start in the block on this store, unless a test names another one."""
     _chosen.append(store)
     try:
         yield

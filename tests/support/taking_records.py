@@ -45,7 +45,7 @@ def all_take_a_record(
 ) -> Refusals:
     """Send a record to the leader of every partition in the metadata of broker `at`, except those of internal topics;
     repeat that for all of them until every partition accepts it. Return the partitions that still refuse after
-    `patience_s`. ports: of the brokers."""
+    `patience_s`. ports: the ports of the brokers."""
     give_up = time.monotonic() + patience_s
     while True:
         refused: Refusals = {"Metadata": f"broker {at} does not answer"}

@@ -14,19 +14,20 @@ _METADATA, _VERSION = 3, 4
 
 
 def answers_metadata(port: int, timeout_s: float = 2.0, brokers_min: int = 1) -> bool:
-    """True once the broker at `port` lists so many brokers; any refusal or cut-off reply is False."""
+    """Return whether the broker at `port` lists this many brokers; False also for a refused connection or a truncated
+    response."""
     shown = _metadata(port, timeout_s)
     return shown is not None and shown[0] >= brokers_min
 
 
 def controller_at(port: int, timeout_s: float = 2.0) -> int:
-    """The controller as the broker at `port` shows it; -1 if it shows none or does not answer."""
+    """Return the controller that the broker at `port` shows; -1 if it shows none or does not answer."""
     shown = _metadata(port, timeout_s)
     return -1 if shown is None else shown[1]
 
 
 def _metadata(port: int, timeout_s: float) -> tuple[int, int] | None:
-    """The number of brokers, and the controller; None after a refusal or a cut-off reply."""
+    """Return the number of brokers and the controller; None after a refused connection or a truncated response."""
     body = struct.pack(">hhih", _METADATA, _VERSION, 1, len(_CLIENT_ID)) + _CLIENT_ID + struct.pack(">ib", 0, 0)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:

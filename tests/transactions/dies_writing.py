@@ -83,7 +83,7 @@ def die_at(death: Death) -> None:
         nonlocal ending
         death.at("MARKER", "before")
         if ending == marker[:2]:
-            # From the same producer: another partition of its transaction already has a marker.
+            # The same producer has another partition in its transaction, and that partition already has a marker.
             death.at("MARKER", "between")
         ending = marker[:2]
         return append_marker(appends, topic_id, partition, marker, *args, **named)

@@ -45,14 +45,14 @@ def told(broker: PybrokerProcess, *arguments: str) -> Any:
 
 
 def tool(broker: PybrokerProcess, *arguments: str) -> list[dict[str, str]]:
-    """The table that kafka-transactions prints."""
+    """Return the table that kafka-transactions prints."""
     shown = run_tool("kafka-transactions", ["--bootstrap-server", broker.bootstrap, *arguments])
     rows = [re.split(r"\s{2,}|\t", line.strip()) for line in shown.splitlines() if line.strip()]
     return [dict(zip(rows[0], row, strict=False)) for row in rows[1:]]
 
 
 def opened(broker: PybrokerProcess, topic: str, *values: str) -> tuple[str, Producer]:
-    """A transactional id, and its producer with an open transaction."""
+    """Return a transactional id, and its producer with an open transaction."""
     transactional_id = unique("id")
     producer = transactional(broker.bootstrap, transactional_id, **{"transaction.timeout.ms": OPEN_MS})
     producer.begin_transaction()
@@ -106,7 +106,7 @@ def test_an_id_is_terminated(broker: PybrokerProcess) -> None:
 
 
 def test_what_hangs_is_found_and_aborted(broker: PybrokerProcess) -> None:
-    """The coordinator forgets three open transactions; each is ended by hand in another way."""
+    """The coordinator forgets three open transactions; the test ends each of them in another way."""
     topics = [create_topic(broker.bootstrap, 1) for _ in range(3)]
     held = create_topic(broker.bootstrap, 1)
     _producers = [opened(broker, topic, "hangs") for topic in topics]

@@ -14,14 +14,14 @@ from tests.topic_ids.test_adopt import adopt
 from tests.transactions.test_straight_path import await_read, read, transactional, write
 
 TIMEOUT_MS = 10_000
-"""Of the transaction whose producer does not return, as Kafka has stored it."""
+"""The timeout that Kafka has stored for the transaction whose producer does not return."""
 RETURNS, STAYS_AWAY, DONE = range(3)
 """The partitions that each producer has written to."""
 
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[tuple[BrokerProcess, BrokerProcess]]:
-    """Apache Kafka, which runs, and pybroker, which is started with Kafka's directory once that was taken over."""
+    """A running Apache Kafka, and pybroker, which the test starts with Kafka's directory after the adoption."""
     kafka = KafkaProcess(
         tmp_path / "kafka",
         {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"},

@@ -1,6 +1,5 @@
-"""Every client family that has transactions: three of them with records in two partitions, the second one aborted;
-where the family can, offsets of a group go with them.
-"""
+"""Every client family that has transactions runs three of them with records in two partitions; the second one is
+aborted. If the family supports it, the transactions include offsets of a group."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from tests.wire.client import WireClient
 
 HERE = Path(__file__).parent
 GIVE_UP_S = 200.0
-"""A failure only waits so long; longer than any family tries again."""
+"""A time limit that only failures reach; it is longer than the retries of any family."""
 
 
 def java(bootstrap: str, topic: str) -> None:
@@ -113,8 +112,8 @@ FAMILIES: dict[str, tuple[Callable[[str, str], None], int, int]] = {
     "sarama": (go("sarama"), 12, 0),
     "kafkajs": (kafkajs, 12, 0),
 }
-"""Family → its three transactions, what its group has committed then, and the epoch of its producer: one for each
-transaction where the family has version 2 (Java's second producer is one more)."""
+"""Family → the function that runs its three transactions, the offset that its group has committed afterwards, and its
+producer's last epoch. With version 2 each transaction has its own epoch; Java's second producer adds one more."""
 
 
 def producer_epoch(bootstrap: str) -> int:

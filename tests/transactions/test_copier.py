@@ -23,11 +23,11 @@ from tests.transactions.test_straight_path import await_read
 
 ID, TRANSACTION = "copier", 750
 GIVE_UP_S = 600.0
-"""A failure only waits so long."""
+"""A time limit that only failures reach."""
 
 
 def filled(bootstrap: str, records: int) -> str:
-    """A topic with so many records."""
+    """Create a topic with this many records."""
     topic = create_topic(bootstrap, 1)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
     for number in range(records):
@@ -48,7 +48,7 @@ def copying(bootstrap: str, source: str, target: str, output: Path) -> Iterator[
 
 
 def copied(output: Path) -> int:
-    """How many committed records the current copier reports."""
+    """Return how many committed records the current copier reports."""
     done = 0
     for line in output.read_text(errors="replace").splitlines():
         if line.startswith("{"):
@@ -57,7 +57,7 @@ def copied(output: Path) -> int:
 
 
 def copy(broker: BrokerProcess, folder: Path, records: int, *, broker_deaths: int, copier_deaths: int) -> str:
-    """The target. Deaths are spread over the copy, not over time."""
+    """Copy the records and return the target topic. Deaths are spread over the copied records, not over time."""
     source, target = filled(broker.bootstrap, records), create_topic(broker.bootstrap, 1)
     deaths = sorted(
         [((number + 1) * records // (broker_deaths + 1), "broker") for number in range(broker_deaths)]

@@ -1,5 +1,5 @@
-"""The broker dies at each record that a transaction writes, and the restarted producer continues: committed records are
-there once, aborted ones are not, and no client waits for an ended transaction."""
+"""The broker dies at each record that a transaction writes, and the restarted producer continues. Committed records
+exist once, aborted ones do not, and no client waits for an ended transaction."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEPS = [
 GROUP = "group"
 
 Target = tuple[str, int]
-"""A partition."""
+"""Topic and index of a partition."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
 
 
 def run(broker: DyingBroker, targets: list[Target], source: str, step: str, offset: int) -> bool:
-    """A transaction; whether it was committed."""
+    """Run a transaction; return whether it was committed."""
     producer = transactional(broker.bootstrap, "copy")
     producer.begin_transaction()
     try:
@@ -60,7 +60,7 @@ def run(broker: DyingBroker, targets: list[Target], source: str, step: str, offs
             producer.commit_transaction(WAIT_S)
             return True
     except KafkaException as error:
-        # A transaction that was open when it died may have to be aborted as a whole; never in part.
+        # A transaction that was open when the broker died may have to be aborted as a whole, never in part.
         if not error.args[0].txn_requires_abort():
             raise
     producer.abort_transaction(WAIT_S)

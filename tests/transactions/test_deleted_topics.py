@@ -1,5 +1,5 @@
-"""A transaction is open in a topic that is deleted: none of its records reaches the next topic with the name, and if
-the topic is undeleted, it has the transaction's end."""
+"""A transaction is open in a topic when the topic is deleted. None of its records reaches the next topic with the name.
+If the topic is undeleted, it has the transaction's end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.transactions.test_straight_path import await_read, read, transactiona
 
 
 class Lives:
-    """An administrator's request on a topic."""
+    """Requests of an administrator about a topic."""
 
     def __init__(self, bootstrap: str) -> None:
         self.admin = blocking.AdminClient({"bootstrap.servers": bootstrap})
@@ -39,7 +39,7 @@ class Lives:
         return int(self.admin.list_offsets({partition: OffsetSpec.latest()}).all()[partition].offset)
 
     def settled(self, topic_id: Uuid) -> bool:
-        """No record of a deletion waits for anything."""
+        """Return whether no deletion record has pending work."""
         return all(one.topic_id != topic_id for one in self.admin.describe_deletions())
 
 
@@ -68,7 +68,8 @@ def test_what_ended_while_the_topic_was_deleted_has_its_end_when_it_is_back(
     topic_id = lives.delete(gone)
     create_topic(broker.bootstrap, 1, gone)
     (producer.commit_transaction if commits else producer.abort_transaction)(WAIT_S)
-    # The transaction has ended for the other partitions; the current topic with the name got nothing of it.
+    # The transaction has ended in the other partitions; the current topic with the name got none of its records or
+    # markers.
     seen = ["kept"] if commits else []
     await_read(broker.bootstrap, kept, seen)
     producer.begin_transaction()
@@ -79,11 +80,11 @@ def test_what_ended_while_the_topic_was_deleted_has_its_end_when_it_is_back(
     lives.undelete(topic_id, f"{gone}-back")
     write(producer_without_transactions(broker), f"{gone}-back", "later")
     expected = ["first", "later"] if commits else ["later"]
-    # Its last stable offset advances.
+    # The undeleted topic's last stable offset advances.
     await_read(broker.bootstrap, f"{gone}-back", expected)
     assert lives.id_of(f"{gone}-back") == topic_id
     until(lambda: lives.settled(topic_id), "nothing is owed any more")
-    # Killed, and read from the disk: the marker is in the log.
+    # Kill the broker and read the log from the disk: the marker is in it.
     broker.kill()
     broker.start()
     await_read(broker.bootstrap, f"{gone}-back", expected)
@@ -102,7 +103,7 @@ def test_what_a_killed_broker_owed_is_written_by_its_next_life(broker: BrokerPro
     write(producer, gone, "first")
     topic_id = lives.delete(gone)
     producer.commit_transaction(WAIT_S)
-    # A second one has the epoch that the first one had: its records must not be taken for its.
+    # A second transaction has the epoch of the first one: its records must not count as records of the first one.
     broker.kill()
     broker.start()
     lives.undelete(topic_id, gone)
@@ -132,7 +133,7 @@ def test_what_is_open_when_the_topic_comes_back_goes_on(broker: BrokerProcess, l
 
 @pytest.mark.checklist("A31", "U3")
 def test_what_is_deleted_again_keeps_what_it_is_owed(broker: BrokerProcess, lives: Lives) -> None:
-    """Deleted twice, each time with a transaction open."""
+    """The topic is deleted twice, each time with a transaction open."""
     gone = create_topic(broker.bootstrap, 1)
     topic_id = lives.id_of(gone)
     for round_, commits in enumerate((True, False, True)):

@@ -70,7 +70,7 @@ def test_transactions_are_counted(start_broker: StartBroker) -> None:
 
 
 def test_an_id_that_nobody_uses_is_forgotten(start_broker: StartBroker) -> None:
-    """Not while its transaction is open; a restart does not restore it."""
+    """An id with an open transaction is not forgotten. A restart does not bring a forgotten id back."""
     broker = start_broker(
         {
             "metrics.listener": f"127.0.0.1:{free_port()}",

@@ -1,5 +1,5 @@
 """A transactional producer of librdkafka: committed records are visible, aborted ones are not, and offsets are
-committed with them; before and after a restart, clean or by kill."""
+committed with the records, before and after a restart by a clean stop or a kill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.groups.kit import WAIT_S, create_topic, unique, until
 
 
 def transactional(bootstrap: str, transactional_id: str, **settings: object) -> Producer:
-    """A producer that has fenced the earlier producer with its id."""
+    """Return a producer that has fenced the earlier producer with its id."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **settings})
     producer.init_transactions(WAIT_S)
     return producer
@@ -24,7 +24,7 @@ def write(producer: Producer, topic: str, *values: str, partition: int = 0) -> N
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed", partition: int = 0) -> list[str]:
-    """The records that a consumer reads from the beginning to the end."""
+    """Return the records that a consumer reads from the beginning to the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -58,7 +58,7 @@ def await_read(bootstrap: str, topic: str, expected: list[str], partition: int =
 
 
 def committed(bootstrap: str, group: str, topic: str) -> int:
-    """The offset of partition 0 at which a consumer of the group starts; it requires stable offsets."""
+    """Return the offset of partition 0 at which a consumer of the group starts; it requires stable offsets."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         (found,) = consumer.committed([TopicPartition(topic, 0)], WAIT_S)
@@ -101,7 +101,8 @@ def test_what_is_committed_is_seen_and_nothing_else(start_broker: StartBroker) -
 
     until(lambda: seen() == expected, "the markers of the last transaction are written")
     assert len(read(broker.bootstrap, topic, "read_uncommitted")) == 6
-    # Open while the broker is killed: the producer continues, and no consumer sees the records before its commit.
+    # The transaction is open while the broker is killed: the producer continues, and no consumer sees the records
+    # before its commit.
     producer.begin_transaction()
     write(producer, topic, "3a")
     send_offsets(producer, broker.bootstrap, group, source, 13)

@@ -21,7 +21,7 @@ TOPICS = (
 )
 PARTITIONS = 5
 GIVE_UP_S = 900.0
-"""The test's data comes in 90 s; a failure only waits so long."""
+"""A time limit that only failures reach: the test's data takes 90 s."""
 
 OF_CLIENTS = {
     "classic": {"session.timeout.ms": "10000", "num.standby.replicas": "1"},
@@ -36,11 +36,12 @@ OF_BROKER = {
         "group.streams.num.standby.replicas": "1",
     },
 }
-"""With the streams protocol the broker reports the same (KIP-1071)."""
+"""The corresponding settings of the broker: with the streams protocol, the broker sends them to the instances
+(KIP-1071)."""
 
 
 def settings(folder: Path, bootstrap: str, protocol: str) -> Path:
-    """The file that each of the test's programs reads."""
+    """Write the settings file that each of the test's programs reads."""
     folder.mkdir()
     path = folder / "streams.properties"
     own = {
@@ -57,7 +58,7 @@ def settings(folder: Path, bootstrap: str, protocol: str) -> Path:
 def program(
     folder: Path, bootstrap: str, protocol: str, command: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """One of the test's programs, and the file with its output."""
+    """Run one of the test's programs; yield it with the file that contains its output."""
     arguments = [str(settings(folder, bootstrap, protocol)), command]
     line = java_command(f"{jars(STREAMS)}/*", "org.apache.kafka.streams.tests.StreamsSmokeTest", arguments)
     line.insert(1, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
@@ -67,7 +68,7 @@ def program(
 
 
 def wait_for(condition: Callable[[], bool], *who: tuple[subprocess.Popen[bytes], Path]) -> None:
-    """While all of `who` run."""
+    """Wait for a condition, while all of `who` run."""
     give_up = time.monotonic() + GIVE_UP_S
     while not condition():
         for process, output in who:
@@ -77,7 +78,7 @@ def wait_for(condition: Callable[[], bool], *who: tuple[subprocess.Popen[bytes],
 
 
 def processed(output: Path) -> int:
-    """Number of progress reports of an instance, one for every hundred records of a task."""
+    """Return the number of progress reports of an instance: one for every hundred records of a task."""
     return output.read_text(errors="replace").count("processed")
 
 

@@ -20,17 +20,17 @@ from tests.wire.client import WireClient
 ID = "wire"
 TRANSACTIONS = 30
 TRANSACTIONAL, CONTROL = 0x10, 0x20
-"""Attributes of a batch."""
+"""Attributes of a batch: it belongs to a transaction."""
 
 
 def batch(producer: tuple[int, int], sequence: int, value: bytes) -> bytes:
-    """A batch of one record in a transaction."""
+    """Return a batch of one record in a transaction."""
     producer_id, epoch = producer
     return idempotent(producer_id, sequence, value, epoch=epoch, transactional=True)
 
 
 class Wire:
-    """A producer, one request at a time."""
+    """A producer that sends one request at a time."""
 
     def __init__(self, client: WireClient, topic: str) -> None:
         self.client = client
@@ -47,7 +47,8 @@ class Wire:
         data = m.ProduceRequest_PartitionProduceData(index=0, records=batch(producer, sequence, value))
         topic = m.ProduceRequest_TopicProduceData(name=self.topic, partition_data=[data])
         request = m.ProduceRequest(transactional_id=ID, acks=-1, timeout_ms=10_000, topic_data=[topic])
-        # From version 12 on, requests that arrive while the previous transaction completes wait for that.
+        # From version 12 on, requests that arrive while the previous transaction is completing wait until it is
+        # complete.
         (row,) = self.client.call(request, version).responses[0].partition_responses
         return int(row.error_code)
 
@@ -73,7 +74,7 @@ def test_version_2_raises_the_epoch_at_each_end_and_adds_what_is_written_to(star
         again = wire.end(5, me, commit=True)
         assert (again.error_code, again.producer_epoch) == (0, me[1] + 1), "the answer was lost"
         assert wire.end(5, me, commit=False).error_code == ErrorCode.INVALID_TXN_STATE
-        # Records sent before the end belong to no transaction any more.
+        # Records sent before the end that arrive after it belong to no transaction.
         until(lambda: wire.produce(12, me, 1, b"late") == ErrorCode.INVALID_PRODUCER_EPOCH, "the marker is written")
         now = me[0], me[1] + 1
         assert wire.produce(12, now, 0, b"second") == 0
@@ -124,8 +125,8 @@ def test_who_was_replaced_is_told_so_by_version(start_broker: StartBroker) -> No
 
 @pytest.mark.checklist("E6")
 def test_partitions_that_follow_an_end_are_added_when_its_markers_are_written(start_broker: StartBroker) -> None:
-    """A producer of version 1 is rarely asked to retry: only if the completion takes longer than the broker's own wait.
-    """
+    """A producer of version 1 rarely gets a retriable error: only if the completion takes longer than the broker's own
+    wait."""
     broker = start_broker()
     topic = create_topic(broker.bootstrap, 1)
     with WireClient(broker.port) as client:

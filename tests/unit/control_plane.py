@@ -1,4 +1,4 @@
-"""A whole control plane over a FakeNative, shared by the unit tests of controller, admin and api."""
+"""A complete control plane with a FakeNative, shared by the unit tests of controller, admin and api."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def until(condition: Callable[[], object], seconds: int = 60) -> None:
 
 @asynccontextmanager
 async def counted_turns() -> AsyncIterator[Callable[[], int]]:
-    """Number of turns of other tasks on the loop: work that holds the loop gives them none."""
+    """Yield a function that counts the turns of other tasks on the loop: work that blocks the loop gives them none."""
     turns = 0
 
     async def others() -> None:
@@ -60,7 +60,7 @@ class ControlPlane:
         self.broker: Broker | None = None
 
     async def start(self) -> Broker:
-        """A running broker on the fake disk of the broker before it."""
+        """Start a broker on the fake disk of the previous broker, and return it."""
         before, self.native = self.native, FakeNative()
         self.native.disk, self.native.staged = before.disk, before.staged
         self.native.failing = before.failing
@@ -73,13 +73,13 @@ class ControlPlane:
         return self.broker
 
     async def stop(self) -> None:
-        """A clean stop."""
+        """Stop the broker cleanly."""
         if self.broker is not None:
             await self.broker.stop()
             self.broker = None
 
     async def kill(self) -> None:
-        """An end without any of the steps of a stop: only the store's thread and lock are let go."""
+        """End the broker without any of the steps of a stop: only the store's thread and lock are released."""
         assert self.broker is not None
         broker, self.broker = self.broker, None
         store = broker._store
@@ -98,27 +98,27 @@ class ControlPlane:
 
     @property
     def controller(self) -> Controller:
-        """The running broker's controller."""
+        """Return the running broker's controller."""
         office = self.parts.election
         assert isinstance(office, SoleController)
         return office._controller
 
     @property
     def parts(self) -> BrokerParts:
-        """The running broker's components."""
+        """Return the running broker's components."""
         assert self.broker is not None
         assert self.broker.parts is not None
         return self.broker.parts
 
     @property
     def store(self) -> MetadataStore:
-        """The running broker's store."""
+        """Return the running broker's store."""
         assert self.broker is not None
         assert self.broker._store is not None
         return self.broker._store
 
     async def call(self, api_key: int, message: Any, version: int = 0) -> Any:
-        """The response that a client would get."""
+        """Return the response that a client would get."""
         assert self.broker is not None
         assert self.broker.services is not None
         handler = client_routes(self.broker.services)[api_key]

@@ -19,14 +19,14 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def figures(*values: float) -> Iterator[float]:
-    """These, then the last one for ever."""
+    """Return these figures, then the last one for ever."""
     yield from values
     while True:
         yield values[-1]
 
 
 def test_a_jvm_is_loaded_until_it_stands_still() -> None:
-    """Each figure of the last three within 5 % of the others: a fall that slows down is not yet its end."""
+    """The last three figures differ by at most 5 %: a slower decrease does not count as stable."""
     falling = figures(166, 120, 90, 70, 60, 55, 52.4, 51, 50.4, 50.1)
     assert until_steady(lambda: next(falling)) == Warmth(9, pytest.approx(52.4 / 50.4 - 1))
     native = figures(7.0, 7.1, 7.0)
@@ -58,7 +58,7 @@ def test_a_row_of_the_front_page_is_of_a_case_and_stands_there_once() -> None:
 
 
 class Silent:
-    """Channels over which nothing is sent."""
+    """Channels over which no message is sent."""
 
     moved = 0.0
 
@@ -67,7 +67,7 @@ class Silent:
 
 
 async def test_a_row_is_open_while_the_controller_works_however_quiet_it_is() -> None:
-    """Work on a large image is done on a thread, and nothing is sent meanwhile."""
+    """The controller works on a large image on a thread, and sends nothing meanwhile."""
     client = WatchedClient(1)
     answered = client.open(ElectAnyLeaders())
     assert answered is not None

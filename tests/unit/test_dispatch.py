@@ -1,4 +1,5 @@
-"""One reply for each request, always; coroutines that end at once cost no task; appends find their completions."""
+"""Each request gets exactly one reply. Coroutines that end at once cost no task. Appends are matched with their
+completions."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ Serve = Callable[[Any], FakeRequest]
 
 
 class Served:
-    """A dispatcher with one handler under key 12."""
+    """A dispatcher with one handler for key 12."""
 
     def __init__(self) -> None:
         self.native = FakeNative()
@@ -273,8 +274,8 @@ def test_a_failure_among_brokers_has_their_layout() -> None:
 
 
 def test_a_failure_of_the_controllers_messages_is_of_its_own_class() -> None:
-    """A message without defaults for all fields. In its own process: once a broker has its routes, the native core
-    creates objects of these classes, also for later tests."""
+    """The message's fields have no defaults. The test runs in its own process: once a broker has its routes, the native
+    core creates objects of these classes, also for later tests."""
     program = """
 import pybroker.broker.api.broker_routes
 from pybroker.broker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse

@@ -31,7 +31,7 @@ PAGES = [ROOT / name for name in NAMED] + sorted(ROOT.glob("docs/**/*.md"))
 def test_paths_exist(page: Path) -> None:
     text = page.read_text()
     links = re.findall(r"\]\(([^)#:]+)\)", text)
-    # Steps of a request's way are named without ".py" or ".rs".
+    # Architecture pages name steps of a request's path without ".py" or ".rs".
     named = re.findall(r"`((?:tests|native|docs|benches)/[\w/.]+|pybroker/[\w/]+\.py)`", text)
     assert [link for link in links if not (page.parent / link).exists()] == []
     assert [path for path in named if not (ROOT / path).exists()] == []
@@ -67,12 +67,12 @@ def test_tests_named_on_the_clients_page_exist() -> None:
 
 
 GRAMMAR = re.compile(r"[\[\]|]")
-"""An optional part, or one of several: such a line is not a command."""
+"""An optional part, or alternatives: a line with one of these is not a command."""
 OF_THE_SHELL = re.compile(r"\s#.*|\s\d?[<>].*")
 
 
 def command_lines() -> Iterator[str]:
-    """The commands in the pages' blocks, split as by a shell."""
+    """Return the commands in the pages' code blocks, split as by a shell."""
     for page in PAGES:
         for block in re.findall(r"^ *```\w*\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL):
             for line in re.sub(r"\\\n\s*", " ", block).splitlines():
@@ -83,7 +83,7 @@ def command_lines() -> Iterator[str]:
 
 
 def test_command_lines_are_understood() -> None:
-    """Each up to where it would do something."""
+    """The parser reads each command up to the point where it would have an effect."""
     lines = list(command_lines())
     assert len(lines) > 50
     wrong = []
@@ -111,16 +111,16 @@ SPAN = re.compile(r"`([^`]+)`")
 
 
 NO_COMMANDS = ("pybroker is ready", "pybroker os")
-"""The line of a start, and a column of the benchmarks."""
+"""The line that a start prints, and a column of the benchmarks."""
 
 
 def commands_in(text: str) -> list[str]:
-    """The commands in its spans of code."""
+    """Return the commands in the page's spans of code."""
     return [each for each in SPAN.findall(text) if each.startswith("pybroker ") and not each.startswith(NO_COMMANDS)]
 
 
 def spans_of_pages() -> Iterator[tuple[str, str]]:
-    """Commands in running text, with their pages; and lines of syntax, which are in blocks."""
+    """Return commands in running text with their pages, and lines of syntax from blocks."""
     for page in PAGES:
         text = page.read_text()
         blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
@@ -131,7 +131,7 @@ def spans_of_pages() -> Iterator[tuple[str, str]]:
 
 
 def spans_of_messages() -> Iterator[tuple[str, str]]:
-    """Commands that errors, logs, help and docstrings name, with their files."""
+    """Return commands in errors, logs, help and docstrings, with their files."""
     for path in sorted((ROOT / "pybroker").rglob("*.py")):
         source = path.read_text()
         if "`pybroker " not in source:

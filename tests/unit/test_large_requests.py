@@ -1,4 +1,4 @@
-"""Large requests in pieces, their merged response, and the turns of the loop."""
+"""Large requests in pieces, their joined response, and turns of other tasks on the loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def names(count: int) -> list[str]:
 
 
 def answered(request: m.OffsetFetchRequest) -> m.OffsetFetchResponse:
-    """Return the response that the handler mirrors from a request of version 8."""
+    """Return the response of a handler that mirrors a request of version 8."""
     return m.OffsetFetchResponse(
         groups=[
             m.OffsetFetchResponse_OffsetFetchResponseGroup(
@@ -111,7 +111,7 @@ def test_what_is_named_twice_is_asked_for_once() -> None:
 
 
 async def test_each_iteration_of_the_loop_has_one_slice() -> None:
-    """However many wait; a cancelled one takes no turn."""
+    """The slice is the same however many requests wait; a cancelled request takes no turn."""
     turns, order = LoopShares(), []
 
     async def work(name: str) -> None:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def console() -> Iterator[io.StringIO]:
-    """Log lines; the root logger is restored afterwards."""
+    """Yield the log lines; the root logger is restored afterwards."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     stream = io.StringIO()
@@ -63,7 +63,7 @@ def test_known_sentences_have_fixed_names() -> None:
 
 
 def name_of(sentence: str) -> str:
-    """The event of a sentence that comes as a whole."""
+    """Return the event of an unformatted sentence."""
     return event_of(logging.LogRecord("pybroker.native", logging.INFO, "", 0, "%s", (sentence,), None), sentence)
 
 

@@ -1,4 +1,4 @@
-"""The short way of `pybroker start` and click's way understand the same."""
+"""The fast path of `pybroker start` and click parse the same options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics from request to store, image, messages, native orders and back; over a fake native."""
+"""Topics from request to store, image, messages, native orders and back, with a fake native core."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ async def test_delete_refusals(control_plane: ControlPlane) -> None:
     gone = await delete(control_plane, first.topic_id, "b")
     assert [one.error_code for one in gone.responses] == [ErrorCode.UNKNOWN_TOPIC_ID, 0]
     await metadata(control_plane, "__consumer_offsets")
-    # As Apache Kafka 4: an internal topic is a topic.
+    # As in Apache Kafka 4, an internal topic can be deleted like any other.
     assert (await delete(control_plane, "__consumer_offsets")).responses[0].error_code == 0
 
 

@@ -1,4 +1,4 @@
-"""Settings from request to store, native code and back; over a fake native core, across restarts."""
+"""Settings from request to store, native code and back, with a fake native core and across restarts."""
 
 from __future__ import annotations
 
@@ -170,7 +170,8 @@ async def test_each_resource_stands_for_itself(control_plane: ControlPlane) -> N
 
 
 async def test_settings_that_the_store_does_not_take_are_refused(control_plane: ControlPlane) -> None:
-    """The values must fit into one value of the store. The broker and the settings that it already has stay."""
+    """The refused values do not fit into one value of the store. The broker keeps running, with the settings that it
+    already has."""
     await control_plane.start()
     await create(control_plane, "t")
     followers, leaders = "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"

@@ -81,7 +81,7 @@ def test_wrong_topic_changes(ops: list[tuple[str, int, str | None]], complaint: 
 
 
 def test_replacing_forgets_what_is_not_named() -> None:
-    """The lag that is set now would contradict the new one, but AlterConfigs takes it away."""
+    """The current lag would contradict the new one, but AlterConfigs removes it."""
     resource = topic(("max.compaction.lag.ms", SET, "8"), replace=True)
     assert topic_changes(resource, {"min.compaction.lag.ms": "9"}, BrokerConfig()) == {"max.compaction.lag.ms": "8"}
 

@@ -1,4 +1,4 @@
-"""When a full disk is logged, and when it is over."""
+"""When a full disk is logged, and when its end is logged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Watched:
         self._caplog = caplog
 
     def sees(self, seconds: float, refusals: int, usable: int = USABLE_BYTES_MIN) -> list[int]:
-        """The levels of the lines that this sample adds, `seconds` after the last."""
+        """Return the levels of the lines that this sample adds, `seconds` after the last one."""
         self.clock.advance(int(seconds * 1000))
         before = len(self._caplog.records)
         self.room.observe([cast(LogDirRoom, Room("/d", 1 << 30, usable, refusals))])

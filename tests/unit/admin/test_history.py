@@ -1,4 +1,4 @@
-"""Search the disks for deletions only for users who may see them."""
+"""A history request searches the disks only for users who may see the topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pybroker.native import Uuid
 
 
 class World:
-    """Two staged topics; notes which directories were measured."""
+    """Two staged topics. Records which directories were measured."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ids = {name: Uuid.random() for name in ("mine", "theirs")}

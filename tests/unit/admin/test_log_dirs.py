@@ -1,4 +1,4 @@
-"""DescribeLogDirs over fixed facts."""
+"""DescribeLogDirs with a fake native core that returns fixed data."""
 
 from __future__ import annotations
 

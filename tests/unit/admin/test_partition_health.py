@@ -1,4 +1,4 @@
-"""Which partitions are not as they should be, and how many; counted anew only where something has changed."""
+"""Which partitions have problems, and how many there are. Only changed topics are counted again."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_internal_topics_have_to_have_their_replicas_in_a_cluster() -> None:
 
 
 async def test_sums_stay_right_while_topics_come_change_and_go() -> None:
-    """Also if the cluster changes while a count runs in turns."""
+    """The sums are also correct if the cluster changes while a count runs in steps."""
     view, config = View(), BrokerConfig({})
     conditions = Conditions(view, config, 1)
 

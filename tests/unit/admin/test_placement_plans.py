@@ -57,7 +57,7 @@ def test_a_drained_broker_may_be_dead() -> None:
 
 
 def test_draining_stays_in_as_many_racks() -> None:
-    # Broker 4 is empty, but in the rack where the other replica is; 3 keeps two racks.
+    # Broker 4 is empty, but in the rack of the other replica; broker 3 keeps two racks.
     partitions = topic("a", (1, 2)) + topic("b", (3, 1), size=1000)
     plan = drain(partitions, [PlanBroker(1, "x"), PlanBroker(2, "y"), PlanBroker(3, "x"), PlanBroker(4, "y")], {1})
     assert after(partitions, plan)["a", 0] == (3, 2)
@@ -101,7 +101,7 @@ def test_leaders_are_evened_without_moving_bytes() -> None:
 
 
 def test_leadership_goes_along_a_chain() -> None:
-    # 1 and 3 share no partition: 1 hands one over to 2, and 2 hands one over to 3.
+    # Brokers 1 and 3 share no partition: 1 hands one over to 2, and 2 hands one over to 3.
     partitions = topic("a", (1, 2), (1, 2), (2, 3)) + topic("fixed", (3,), (4,), (4,))
     plan = balance(partitions, brokers(4), bytes_tolerance=9)
     leaders = Counter(found[0] for found in after(partitions, plan).values())
@@ -144,7 +144,8 @@ def test_topics_get_more_replicas_and_less() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_cluster(seed: int) -> None:
-    """For any cluster: no broker twice, no replica lost, no rack lost, even numbers; a second plan is empty."""
+    """In a plan for any cluster, no broker has a partition twice, no replica and no rack is lost, and the numbers are
+    even; a second plan is empty."""
     chance = random.Random(seed)
     count = chance.randint(2, 8)
     all_brokers = brokers(count, chance.choice(("", "x", "xy", "xyz")))
@@ -185,5 +186,5 @@ def test_many_brokers_are_planned_at_once() -> None:
     plan = balance(partitions, brokers(50))
     held = replicas_on(after(partitions, plan))
     assert max(held.values()) - min(held.values()) <= 1
-    # Five new brokers get 180 each; more only moves where bytes are uneven.
+    # Five new brokers get 180 each; more replicas move only if the bytes are uneven.
     assert sum(len(move.adding) for move in plan) < 950

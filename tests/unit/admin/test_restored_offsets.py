@@ -1,4 +1,4 @@
-"""Which groups get offsets back, and for how long the broker retries. The groups' coordinators are fakes."""
+"""Which groups get their offsets back, and for how long the broker retries. The groups' coordinators are fakes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEPT: tuple[Mapping[str, Any], ...] = ({"group": "here", "partition": 0}, {"grou
 
 
 class Played:
-    """View, port and coordinators of one broker."""
+    """The cluster view, the controller client and the coordinators of one broker."""
 
     def __init__(self, record: DeletionRecord) -> None:
         self.image = ClusterImage.initial(1).apply(ImageDelta(deletions=(record,)))
@@ -110,7 +110,7 @@ async def test_a_topic_is_undeleted_while_its_successor_gets_the_offsets() -> No
 
 @pytest.mark.checklist("U3", "R32")
 async def test_each_broker_gives_theirs_to_its_groups() -> None:
-    """It retries until the other coordinators respond; this broker may become one of them."""
+    """The broker retries until the other coordinators respond; it may become one of them."""
     played = Played(record(LIVE, OLD))
     played.decides.set()
     played.refusals = 1

@@ -13,7 +13,7 @@ WHERE = TopicPartition("t", 0)
 
 
 class PlayedConsumer:
-    """A consumer at offset 5; the last Fetch response named a high watermark, and ListOffsets names the end."""
+    """A fake consumer at offset 5: the last Fetch response had a high watermark, and ListOffsets returns the end."""
 
     def __init__(self, high_watermark: int, end: int) -> None:
         self._high_watermark, self._end = high_watermark, end

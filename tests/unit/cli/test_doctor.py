@@ -1,4 +1,5 @@
-"""Findings of `pybroker doctor` about settings, machines and files. Pure, or on small trees of files."""
+"""Findings of `pybroker doctor` about settings, machines and files. The checks are pure, or read small trees of
+files."""
 
 from __future__ import annotations
 
@@ -224,14 +225,14 @@ def test_rights(tmp_path: Path) -> None:
 
 @pytest.fixture
 def public_place() -> Iterator[Path]:
-    """A directory that every user enters, unlike `tmp_path`."""
+    """Return a directory that every user can enter, unlike `tmp_path`."""
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         yield Path(place)
 
 
 def test_data_that_others_may_read(public_place: Path) -> None:
-    """Files of an older release or of Apache Kafka keep the modes with which they were made."""
+    """Files of an older release or of Apache Kafka keep the modes with which they were created."""
     data = public_place / "data"
     data.mkdir()
     data.chmod(0o755)

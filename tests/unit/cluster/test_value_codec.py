@@ -58,7 +58,7 @@ def test_there_and_back(event: e.Event[Any], reply: Any) -> None:
 
 
 def _plain(reply: Any) -> Any:
-    """Errors have no equality of their own."""
+    """Convert errors to values that can be compared."""
     if isinstance(reply, list):
         return [_plain(one) for one in reply]
     return (reply.code, reply.message) if isinstance(reply, KafkaError) else reply

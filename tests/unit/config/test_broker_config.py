@@ -1,4 +1,4 @@
-"""Layers, families and listeners of a broker's settings, and what topics make of them."""
+"""Layers, families and listeners of a broker's settings, and the topic settings that result from them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 
 from pybroker.config import ConfigError, ConfigSource, load_config
 
-# The keys and values that Apache Kafka 4.4's own config/server.properties carries.
+# The settings in Apache Kafka 4.4's own config/server.properties.
 KAFKA_4_SAMPLE = """
 # Licensed to nobody: only keys and values
 process.roles=broker,controller
@@ -42,7 +42,7 @@ log.retention.hours=168
 log.retention.check.interval.ms=300000
 """
 
-# And a file of 3.9 for ZooKeeper, without the line that names one.
+# A file of Kafka 3.9 for ZooKeeper, without its line with ZooKeeper's address.
 KAFKA_3_SAMPLE = """
 broker.id=0
 num.network.threads=3
@@ -412,7 +412,7 @@ def test_unusable_files(tmp_path: Path, content: bytes | None, complaint: str) -
 
 
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
-    """Also those that only several settings together have, and none because of another one."""
+    """This includes problems of several settings together; no problem is a consequence of another one."""
     text = (
         "num.partitions=many\nbroker.rack=\\u12\nnum.networks.threads=3\nlisteners=NOPE\n"
         "advertised.listeners=OTHER://h:1\nlog.dirs=/a,/a\nlog.retention.check.interval.ms=0\n"
@@ -468,7 +468,7 @@ def test_missing_keystores_are_reported_with_the_other_problems(tmp_path: Path) 
 
 
 def test_brokers_of_a_quorum_use_the_listener_of_kafkas_controllers(tmp_path: Path) -> None:
-    """The voters of a file for Kafka have the addresses of that listener."""
+    """In a file for Kafka, the voters have the addresses of that listener."""
     text = f"{KRAFT}\nmetadata.store=quorum\ninter.broker.listener.name=c\n"
     config, _ = load_config(written(tmp_path, text))
     assert [str(listener) for listener in config.listeners] == ["P://:1", "C://:2"]

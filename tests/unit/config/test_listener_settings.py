@@ -1,4 +1,4 @@
-"""`listener.name.…`: users of PLAIN in JAAS form, mechanisms, session lengths; secrets stay out of complaints."""
+"""`listener.name.…`: users of PLAIN in JAAS form, mechanisms, session lengths. Error messages contain no secrets."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_a_listener_does() -> None:
             "connections.max.reauth.ms=1m",
             "listener.name.clients.sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN",
             "listener.name.clients.plain.connections.max.reauth.ms=1h",
-            # Kafka's brokers log in among themselves with it.
+            # Kafka's brokers log in to each other with this entry.
             'listener.name.clients.scram-sha-512.sasl.jaas.config=x.Scram required username="b" password="c";',
         ],
     )

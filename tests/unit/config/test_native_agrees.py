@@ -16,7 +16,7 @@ CANDIDATES = [*NUMBERS, *TEXTS, *PAIRS, *HOSTS, "127.0.0.1:99999999999", "true",
 
 
 def accepted(table: ConfigDef, name: str) -> list[str]:
-    """The canonical texts of candidates that the setting takes."""
+    """Return the canonical texts of the candidates that the setting accepts."""
     found = []
     for candidate in CANDIDATES:
         try:

@@ -1,4 +1,4 @@
-"""No setting is accepted without effect: code reads each name of the tables."""
+"""No setting is accepted without effect: for each name in the tables, some code reads it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BY_NATURE = {
 # Settings whose names the reading code builds from a prefix.
 PREFIXED = {"offsets.topic.num.partitions", "offsets.topic.replication.factor"}
 
-# Those that belong to a group's own setting (`effective_value`).
+# Settings that apply through a group's own setting (`effective_value`).
 OF_GROUPS = {name for broker in OF_BROKER.values() for name in broker if name is not None}
 
 # Settings whose description says that they change nothing.

@@ -13,7 +13,7 @@ KAFKA = "org.apache.kafka.common.config.provider"
 
 
 def rack(*given: str) -> str:
-    """`broker.rack` as it comes to be."""
+    """Return the effective value of `broker.rack`."""
     return str(load_config(None, given).config["broker.rack"])
 
 

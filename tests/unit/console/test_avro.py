@@ -1,4 +1,4 @@
-"""Avro from hostile and from honest writers."""
+"""Avro data from hostile writers and from correct ones."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ ROW = {
 
 
 def bare(schema: Any, value: Any) -> bytes:
-    """A datum as fastavro writes it."""
+    """Return a datum as fastavro writes it."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, schema, value)
     return out.getvalue()
 
 
 def in_file(schema: Any, values: list[Any], codec: str = "null") -> bytes:
-    """A file as fastavro writes it."""
+    """Return a file as fastavro writes it."""
     out = io.BytesIO()
     fastavro.writer(out, schema, values, codec=codec)
     return out.getvalue()
 
 
 def number(value: int) -> bytes:
-    """A positive one as Avro writes it."""
+    """Return a positive number as Avro writes it."""
     value, found = value << 1, bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)
@@ -67,7 +67,7 @@ def number(value: int) -> bytes:
 
 
 def file_of(schema: object, count: int, block: bytes, codec: str = "null") -> bytes:
-    """A file with one block whose header may contain any size."""
+    """Return a file with one block whose header may contain any size."""
     text = json.dumps(schema).encode()
     head = b"Obj\x01" + number(2)
     for name, value in (("avro.schema", text), ("avro.codec", codec.encode())):

@@ -61,7 +61,7 @@ assert DECISION_MODULES, "the decisions are registered"
 
 
 class Rights:
-    """These, and no others."""
+    """Permits these operations and no others."""
 
     def __init__(self, *acls: tuple[AclOperation, ResourceType, str]) -> None:
         self.acls = acls
@@ -162,7 +162,7 @@ async def test_each_event_needs_its_right() -> None:
         found = granted(image, event)
         code = MAY_NOT_CLUSTER if right[1] == CLUSTER and not isinstance(event, CreateTopics) else MAY_NOT_TOPIC
         assert {place: error.code for place, error in found.refused.items()} == {0: code}, event
-        # Nothing is left, and nothing is what that comes to.
+        # If no item is left, the reply is empty.
         decision = rule_of(found.event).decide(image, found.event)
         assert (decision.operations, decision.reply) == ((), []), event
         assert [error.code for error in found.complete_reply([])] == [code]
@@ -210,7 +210,7 @@ async def test_what_was_decided_counts_from_the_next_event_on_and_for_the_next_c
     await control_plane.start()
     assert await create("a2", "b2") == [0, MAY_NOT_TOPIC]
     everything = AclFilter(1, 1, None, None, None, 1, 1)
-    # Both wait in the queue. The event behind the decision is refused before any broker applies the decision.
+    # Both events wait in the queue. The event behind the decision is refused before any broker applies the decision.
     removed, refused = await asyncio.gather(
         control_plane.parts.controller.submit(e.DeleteAcls((everything,)), caller=root), create("a3")
     )

@@ -1,4 +1,4 @@
-"""Waits for brokers that have not applied a change yet, at the end of a controller's term."""
+"""Waits for brokers that have not applied a change when a controller's term ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BROKER = BrokerImage(2, 7, (), None)
 
 
 async def test_no_wait_outlives_the_term() -> None:
-    """A decision that the log has committed while the controller stops asks for the brokers after `stop`."""
+    """The log commits a decision while the controller stops; the controller then waits for the brokers after `stop`."""
     image = msgspec.structs.replace(ClusterImage.initial(1), brokers={2: BROKER})
     offsets = AppliedOffsets()
     sessions = BrokerSessions(1, 60, lambda _: None, offsets, OffsetRelay(offsets, lambda: None))

@@ -1,4 +1,4 @@
-"""Deletion records of topics keep the outcomes of their transactions; decisions, without brokers."""
+"""Deletion records of topics keep the outcomes of their transactions. The tests call the decisions without brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions are pure: an image and an event in, writes, a change and a reply out."""
+"""Decisions are pure: from an image and an event they compute writes, a change and a reply."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_placement_is_even_and_spreads_followers() -> None:
 @pytest.mark.parametrize("racks", [(2, 2), (3, 3), (1, 3), (2, 2, 2), (4, 4)], ids=str)
 @pytest.mark.parametrize("factor", [1, 2, 3, 4])
 def test_no_rack_gets_two_replicas_while_another_has_none(racks: tuple[int, ...], factor: int) -> None:
-    """In later rounds as in the first, from every start."""
+    """This holds in later rounds as in the first, from every starting broker."""
     names = [f"r{rack}" for rack, size in enumerate(racks) for _ in range(size)]
     rack_of = dict(enumerate(names))
     brokers_ = [broker(number, name) for number, name in rack_of.items()]
@@ -130,7 +130,8 @@ def test_no_rack_gets_two_replicas_while_another_has_none(racks: tuple[int, ...]
 
 @pytest.mark.checklist(48, 156)
 def test_brokers_whose_directories_are_cordoned_get_no_replicas() -> None:
-    """By the settings file that a broker registers with, over which go the cluster's and the broker's dynamic ones."""
+    """Directories are cordoned by the settings file with which a broker registers; dynamic settings of the cluster and
+    of the broker override it."""
 
     def placed(of_file: tuple[str, ...], dynamic: Mapping[str, str]) -> set[int]:
         first = msgspec.structs.replace(broker(1), log_dirs=("/a", "/b"), cordoned=of_file)
@@ -270,7 +271,7 @@ def test_a_leader_with_followers_begins_an_epoch_with_each_life() -> None:
 
 def test_a_new_controller_takes_those_out_that_were_gone_before_it_came() -> None:
     image = created(cluster(1, 2, 3), "a", partitions=3, factor=3)
-    loaded = image.apply(ImageDelta(lost_brokers=(1, 2, 3)))  # as a controller begins
+    loaded = image.apply(ImageDelta(lost_brokers=(1, 2, 3)))  # as a new controller begins
     loaded = loaded.apply(decide_brokers(loaded, BrokersChanged((arrival(2, 1), arrival(3, 1)))).delta)
     assert [(leader, set(isr)) for leader, _, isr in led(loaded)] == [(2, {2, 3}), (2, {2, 3}), (3, {2, 3})]
 
@@ -294,8 +295,8 @@ def test_who_may_have_lost_records_leaves_every_isr_that_has_another_member() ->
 
 
 def test_a_log_that_was_made_by_one_alone_leads_however_often_the_others_die() -> None:
-    """The controller dies after only its own replica has made a log. The others have none, and another one dies before
-    its report arrives."""
+    """The controller dies when only its own replica has created a log. The others have none, and another broker dies
+    before its report arrives."""
     image = created(cluster(1, 2, 3), "a", partitions=1, factor=3)
     slots = ((image.topics["a"].topic_id, 0, -1, znodes.MISSING_LOG),)
     image = image.apply(decide_brokers(image, BrokersChanged(gone=(3,))).delta)
@@ -312,7 +313,8 @@ def test_a_log_that_was_made_by_one_alone_leads_however_often_the_others_die() -
 
 
 def a_first_leader_that_never_began() -> ClusterImage:
-    """Alone in the ISR: the two others, which are back, have left it one after the other."""
+    """Return a partition whose first leader is alone in the ISR: the two others, which are back, have left it one after
+    the other."""
     image = created(cluster(1, 2, 3), "a", partitions=1, factor=3)
     for change in (
         BrokersChanged(gone=(2,)),
@@ -326,7 +328,7 @@ def a_first_leader_that_never_began() -> ClusterImage:
 
 
 def stored(image: ClusterImage) -> ClusterImage:
-    """The states as another controller reads them."""
+    """Return the states as another controller reads them."""
     changed = []
     for topic in image.topics.values():
         states = [znodes.decode_state("", topic_decisions.encode_state(one)) for one in topic.partitions]
@@ -354,14 +356,14 @@ def test_others_lead_what_its_only_member_in_sync_never_began() -> None:
 
 
 def test_what_has_had_a_leader_is_not_begun_anew_without_its_last_member_in_sync() -> None:
-    """Its log is gone, and the log of another replica ends earlier."""
+    """The leader's log is gone, and the log of another replica ends earlier."""
     image = telling(a_first_leader_that_never_began(), 1, znodes.MISSING_LOG)
     for broker_id, end in ((3, 5), (2, 0), (3, 5)):
         image = telling(image, broker_id, end)
         partition = image.topics["a"].partitions[0]
         assert (partition.leader, partition.isr) == (-1, (1,))
     assert partition.suspect == (znodes.LogEnd(1, -1, znodes.MISSING_LOG),)
-    # Nor if a leader has shown that it is alive.
+    # The replica does not lead either if a leader has proved that it is alive.
     image = a_first_leader_that_never_began()
     partition = image.topics["a"].partitions[0]
     change = IsrChange(image.topics["a"].topic_id, 0, partition.leader_epoch, ((1, 1), (3, 9)), partition.state_version)
@@ -371,7 +373,7 @@ def test_what_has_had_a_leader_is_not_begun_anew_without_its_last_member_in_sync
     for broker_id, end in ((1, znodes.MISSING_LOG), (2, 0), (3, 0)):
         image = telling(image, broker_id, end)
         assert led(image)[0][0::2] == (-1, (1,))
-    # Nor data of a replaced disk.
+    # It does not lead either if the data was on a replaced disk.
     image = a_first_leader_that_never_began()
     image = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 13, emptied=True),))).delta)
     for broker_id, end in ((1, znodes.MISSING_LOG), (2, 0), (3, 0)):
@@ -395,7 +397,8 @@ def test_who_has_lost_a_disk_does_not_lead_what_only_it_had() -> None:
     image = image.apply(decide_brokers(image, BrokersChanged(gone=(2,))).delta)
     image = image.apply(decide_brokers(image, BrokersChanged(gone=(1,))).delta)
     assert led(image) == [(-1, 2, (1,))]
-    # It is back, with nothing; then the other one, which was not in sync; then the first once more.
+    # The first replica is back without a log; then the other one returns, which was not in sync; then the first one
+    # again.
     for one in (arrival(1, 9, intact=False, emptied=True), arrival(2, 10), arrival(1, 11, emptied=True)):
         image = image.apply(decide_brokers(image, BrokersChanged((one,))).delta)
         assert led(image) == [(-1, 2, (1,))]
@@ -415,12 +418,12 @@ def test_before_a_broker_stops_others_lead_and_are_in_sync_without_it() -> None:
     assert (decision.reply, decision.separable) == (ShutDownOutcome((("alone", 0),)), True)
     after = image.apply(decision.delta)
     assert [(leader, isr) for leader, _, isr in led(after)] == [(2, (2,)), (2, (2, 3)), (3, (3,))]
-    # It leads nothing that comes now, and comes back into no ISR.
+    # The broker leads no new partition, and rejoins no ISR.
     after = after.apply(decide_brokers(after, BrokersChanged(gone=(2,))).delta)
     assert [leader for leader, _, _ in led(after)] == [-1, 3, 3]
     back = AlterIsr(3, 7, (IsrChange(after.topics["a"].topic_id, 2, led(after)[2][1], ((3, -1), (1, 9)), 2),))
     assert [one.error_code for one in decide_alter_isr(after, back).reply] == [107]
-    # Until it has begun a new life.
+    # This ends when the broker has registered with a new broker epoch.
     after = after.apply(decide_brokers(after, BrokersChanged((arrival(1, 10),))).delta)
     assert (after.leaving, led(after, "alone")[0][0]) == (frozenset(), 1)
     with pytest.raises(KafkaError):
@@ -533,7 +536,7 @@ def test_an_id_is_told_with_the_name_that_it_has_or_had(tmp_path: Path, caplog: 
 
 
 async def test_deletions_go_on_as_soon_as_the_store_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not after the pause between two orders: the client that undeletes a topic waits for it."""
+    """They do not wait for the pause between two orders: the client that undeletes a topic waits for them."""
     image = deleted(created(cluster(1), "a"), "a")
     (topic_id,) = image.deletions
     image = image.apply(decide_advance(image, AdvanceDeletions(staged=(topic_id,))).delta)

@@ -31,7 +31,7 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
 
 
 class Meanwhile:
-    """The store of the slower one: between two of its calls, the faster one takes the office."""
+    """The slower broker's store. Between two of its calls, the faster broker becomes the controller."""
 
     def __init__(self, store: EmbeddedStore, after: str) -> None:
         self._store = store
@@ -78,7 +78,8 @@ async def test_a_dead_controller_is_unseated(store: EmbeddedStore) -> None:
 @pytest.mark.checklist("R27")
 @pytest.mark.parametrize("after", [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER])
 async def test_who_has_taken_the_office_meanwhile_keeps_it(store: EmbeddedStore, after: str) -> None:
-    """Two brokers find the same controller dead. The successor's node has the version that the dead one's had."""
+    """Two brokers find the same dead controller. The successor's node has the same version as the dead controller's
+    node."""
     await take_leadership(store, DEAD, 0)
     await election(Meanwhile(store, after), SLOWER).unseat(DEAD)
     assert await holder(store) == FASTER
@@ -96,7 +97,7 @@ async def test_who_leaves_after_another_has_taken_its_office_takes_nothing_from_
 
 
 class Resigned:
-    """A controller that has nothing to finish."""
+    """A controller with no pending work."""
 
     async def stop(self) -> None:
-        """At once."""
+        """Return at once."""

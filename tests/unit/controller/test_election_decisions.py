@@ -1,4 +1,4 @@
-"""Elections: preferred leaders, and unclean elections, which are allowed only by a setting."""
+"""Elections: of preferred leaders, and unclean elections, which need a setting that allows them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.controller.test_decisions import arrival, cluster, created
 
 
 def with_state(image: ClusterImage, topic: str, index: int, **fields: object) -> ClusterImage:
-    """The image in which a partition has another state."""
+    """Return the image with another state of a partition."""
     known = image.topics[topic]
     partitions = list(known.partitions)
     partitions[index] = msgspec.structs.replace(partitions[index], **fields)
@@ -41,7 +41,7 @@ def lossy(image: ClusterImage) -> ClusterImage:
 
 @pytest.fixture
 def image() -> ClusterImage:
-    """Partition 0 has the replicas 1, 2, 3."""
+    """Return an image in which partition 0 has the replicas 1, 2, 3."""
     return created(cluster(1, 2, 3), "a", partitions=3, factor=3)
 
 
@@ -96,13 +96,13 @@ def test_an_unclean_election_is_for_partitions_without_a_leader_and_is_told(imag
     assert "a-0" in warning
     nobody = without.apply(ImageDelta(lost_brokers=(1, 2)))
     assert elected(nobody, unclean=True)[1] == [ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
-    # A member of the ISR is back, and nothing is lost.
+    # A member of the ISR is back, and no record is lost.
     clean = decide_elect_leaders(with_state(image, "a", 0, leader=NO_LEADER, isr=(3,)), ElectLeaders(True, None))
     assert (clean.reply[0].error_code, clean.warnings) == (0, ())
 
 
 def test_what_is_said_of_a_leader_depends_on_what_it_may_have_lost(image: ClusterImage) -> None:
-    """All that were in sync may have lost something: that is not to lead without having been in sync."""
+    """All replicas in sync may have lost records. That is not the same as electing a leader that was not in sync."""
     hurt = (LogEnd(1, 0, 70), LogEnd(2, -1, UNKNOWN_END))
     waiting = with_state(image, "a", 0, leader=NO_LEADER, isr=(1, 2), suspect=hurt)
     event = ElectLeaders(True, (ElectedPartition("a", 0),))
@@ -135,7 +135,7 @@ def test_replicas_that_are_not_in_sync_lead_only_where_that_is_allowed(image: Cl
     (warning,) = allowed.warnings
     assert "a-0" in warning
     assert "a-1" not in warning, "the others had somebody in sync"
-    # The topic's own word counts more than the cluster's.
+    # The topic's own setting overrides the cluster's.
     own = msgspec.structs.replace(behind.topics["a"], config={UNCLEAN: "false"})
     strict = lossy(behind.apply(ImageDelta(topics=(own,))))
     assert state(strict.apply(decide_brokers(strict, gone).delta)).leader == NO_LEADER

@@ -39,11 +39,11 @@ MESSAGES = sorted(
 )
 
 PLAIN = (int, str, bytes, bool, float, type(None), Uuid, KafkaError)
-"""Values that are sent unchanged; a KafkaError is sent as its code and its text."""
+"""Values that are equal after sending; a KafkaError is sent as its code and its text."""
 
 
 def strange(kind: Any, seen: set[Any]) -> Iterator[str]:
-    """Parts of a type that are not plain values: a future, a function, an internal object."""
+    """Return the parts of a type that are not plain values: a future, a function, an internal object."""
     if kind in seen or kind is Any:
         return
     seen.add(kind)
@@ -126,7 +126,7 @@ def test_a_change_of_the_cluster_is_the_same_after_it_was_sent() -> None:
 
 @pytest.mark.parametrize("kind", typing.get_args(ControlRequest), ids=lambda kind: kind.__name__)
 def test_a_request_that_is_not_obeyed_is_answered_by_its_own_response(kind: type) -> None:
-    """Once, what was meant for the guards was answered as if it had been a change of settings."""
+    """An earlier version answered requests to fence topics as if they had been changes of settings."""
     request = kind(*[None] * len(msgspec.structs.fields(kind)))
     response = refusal(request, 11)
     expected = kind.__name__.removesuffix("Request") + "Response"

@@ -1,5 +1,4 @@
-"""The operator's messages about partitions whose creation was interrupted: no data was lost, and no message claims it.
-"""
+"""Warnings about partitions whose creation was interrupted: no data was lost, and no warning claims a loss."""
 
 from __future__ import annotations
 
@@ -40,7 +39,8 @@ class Said:
 
 
 def interrupted() -> Said:
-    """The controller, which has the first replica, died before any other replica got the order."""
+    """Return the state after the controller, which has the first replica, died before any other replica got the
+    order."""
     said = Said()
     said.brokers(BrokersChanged(gone=(1,)))
     said.told(2, MISSING_LOG)
@@ -104,7 +104,7 @@ def test_who_is_waited_for_may_have_the_only_log() -> None:
 
 
 def test_records_of_a_replica_that_was_not_in_sync_are_told() -> None:
-    """The in-sync replicas have no log: there is no leader, and the log names the reason."""
+    """The replicas in sync have no log: there is no leader, and the broker's log names the reason."""
     said = Said()
     for change in (
         BrokersChanged(gone=(2,)),

@@ -1,4 +1,4 @@
-"""Levels of features: written once, read back as they were written, all or nothing."""
+"""Feature levels are written once and read back unchanged; a request changes all of its features or none."""
 
 from __future__ import annotations
 

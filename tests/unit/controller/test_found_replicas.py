@@ -1,4 +1,4 @@
-"""Stray replicas of unknown topics are noted, and restored or deleted only by a command."""
+"""Stray replicas of unknown topics are recorded, and are restored or deleted only by a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Staged ingests: one multi decides a commit, epochs fence, and the store's nodes give the same image again."""
+"""Staged ingests: one multi decides a commit, epochs fence old clients, and the store's nodes load as the same
+image."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ def test_what_is_remembered_has_a_limit() -> None:
 
 
 def test_what_is_decided_can_be_finished() -> None:
-    """The record grows from the begin to the finish; it has to fit into one value of the store at its longest."""
+    """The record grows from the begin to the finish. At its largest it must still fit into one value of the store."""
     image, topic_id = topic_cluster()
     key = (topic_id, "job", -1)
 
@@ -150,7 +151,7 @@ def test_what_is_decided_can_be_finished() -> None:
         return msgspec.structs.replace(begin(key), config={"max.message.bytes": "1", "long": "x" * size})
 
     room = VALUE_BYTES_MAX - len(decide_begin_ingest(image, with_settings(0)).reply.encode())
-    # The last size at which the begin is accepted leaves room for one partition, not for two hundred.
+    # The largest size with which the begin is accepted leaves room for one partition, but not for two hundred.
     refused = [size for size in range(room - 400, room) if not accepted(image, with_settings(size))]
     assert refused
     assert refused == list(range(refused[0], room))
@@ -241,7 +242,7 @@ def test_an_id_whose_record_is_damaged_is_not_used(state: str) -> None:
 
 
 def test_a_stream_whose_last_commit_is_damaged_commits_nothing() -> None:
-    """Which batches were committed is not known any more, also of one that is open."""
+    """It is unknown which batches were committed, so an open batch is not committed either."""
     image, topic_id = topic_cluster()
     key = (topic_id, "query", 1)
     image = opened(image, key)

@@ -1,5 +1,5 @@
-"""Staged ingests over brokers: a decided commit was prepared on the in-sync replicas, and no other replica becomes
-leader or in-sync before it is linked."""
+"""Staged ingests in a cluster: a decided commit was prepared on the in-sync replicas, and no other replica becomes
+leader or joins the ISR before the commit is linked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.unit.controller.test_decisions import cluster, created
 from tests.unit.controller.test_ingest_decisions import opened, refusal
 
 EPOCH = 7
-"""Leader epoch of the ingest."""
+"""The leader epoch of the ingest's partitions."""
 LIFE = 1
 """Broker epoch of every broker of `cluster`."""
 
@@ -67,7 +67,7 @@ def commit(image: ClusterImage, *, reopened: int = 0) -> CommitIngest:
 
 
 def expand(image: ClusterImage, index: int) -> tuple[ClusterImage, int]:
-    """The leader proposes everybody."""
+    """Let the leader propose all replicas for the ISR."""
     state = image.topics["a"].partitions[index]
     members = tuple((broker, LIFE) for broker in (1, 2, 3))
     change = IsrChange(image.topics["a"].topic_id, index, state.leader_epoch, members, state.state_version)
@@ -110,7 +110,8 @@ def test_nobody_else_comes_into_sync_or_leads_before_it_is_attached(image: Clust
     [outcome] = decide_elect_leaders(dead, ElectLeaders(True, (ElectedPartition("a", 0),))).reply
     assert outcome.error_code == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
-    # Each leader writes down its own; the partition is free then, and the ingest over when all are there.
+    # Each leader reports its own partition, which is then free. The ingest is complete when all partitions are
+    # reported.
     one = decide_finish_ingest(decided, FinishIngest(job(image), {0: (10, 13)}))
     assert one.reply.state == COMMITTING
     decided = decided.apply(one.delta)

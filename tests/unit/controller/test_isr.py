@@ -94,7 +94,7 @@ def test_replicas_are_not_told_what_the_leader_has_asked_for(image: ClusterImage
 
 
 def test_brokers_are_told_of_the_partitions_that_changed(image: ClusterImage) -> None:
-    """Of a topic of 10,000 partitions one ISR is not 10,000 states for each broker."""
+    """A change of one ISR in a topic of 10,000 partitions does not send 10,000 states to each broker."""
     decision = decide_alter_isr(image, AlterIsr(1, EPOCH, (change(image, (1, -1), (2, EPOCH)),)))
     sent = with_changed_states(image, decision.delta)
     assert not sent.topics

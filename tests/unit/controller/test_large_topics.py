@@ -1,5 +1,5 @@
-"""Topics that are too large for one multi of ZooKeeper: after a crash behind any multi, the topic is complete, or dead
-with its name free."""
+"""Topics that are too large for one multi of ZooKeeper: after a crash behind any multi, the topic is complete, or it is
+deleted and its name is free."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.checklist("R38")
 
 
 class Nodelike:
-    """A store that is no more than its nodes."""
+    """A store that consists only of its nodes."""
 
     def __init__(self, nodes: dict[str, Node] | None = None) -> None:
         self.nodes = nodes or {path: Node(b"", 0, 0, 0, 0, 0) for path in znodes.PERSISTENT_PATHS}
@@ -90,7 +90,7 @@ class Nodelike:
         return loaded.image.apply(ImageDelta(brokers=BROKERS))
 
     def orphans(self) -> set[str]:
-        """Nodes of partitions without a topic node, and records that were never decided."""
+        """Return nodes of partitions without a topic node, and records of undecided deletions."""
         return {
             path
             for path in self.nodes
@@ -208,7 +208,7 @@ def test_a_deletion_is_decided_by_one_multi(large: tuple[Nodelike, ClusterImage]
             assert not [path for path in left.nodes if path.startswith(znodes.DELETED_TOPICS + "/")]
     image = after(store, image, decision)
     same_as_loaded(store, image)
-    # Each step of the removal may be the last one.
+    # A crash may follow each step of the removal.
     for _ in range(100):
         if not image.leftovers:
             break

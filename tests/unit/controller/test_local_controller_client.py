@@ -31,7 +31,7 @@ GENEROUS_MS = 60_000
 
 
 class Held:
-    """Orders of these kinds wait until they are let go."""
+    """A broker that holds orders of these kinds until the test releases them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *kinds: type) -> None:
         self.free = asyncio.Event()
@@ -77,7 +77,7 @@ async def test_time_is_over_before_it_is_in_force(control_plane: ControlPlane, m
     assert isinstance(made, CreatedTopic), "it is decided"
     assert not created.is_complete
     held.free.set()
-    # It is completed anyway.
+    # The event is decided nevertheless.
     await until(lambda: control_plane.parts.services.cache.topic("a"))
     await controller.submit(DeleteTopics((made.topic_id,), "User:a", 200, 50_000))
     held.free.clear()
@@ -92,7 +92,7 @@ async def test_who_goes_away_stops_nothing(control_plane: ControlPlane, monkeypa
     await control_plane.start()
     held.free.clear()
     asker = asyncio.create_task(control_plane.parts.controller.submit(topic("a")))
-    await until(lambda: held.waiting == 2)  # the first was the registration's
+    await until(lambda: held.waiting == 2)  # the first order belongs to the registration
     asker.cancel()
     await asyncio.gather(asker, return_exceptions=True)
     held.free.set()

@@ -1,4 +1,4 @@
-"""Messages to a broker and their order: FULL first, then changes, always by id."""
+"""Messages to a broker, and their order: FULL first, then changes, always by topic id."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INCREMENTAL, FULL = 1, 2
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Every message that a controller sends from here on, in order."""
+    """Return every message that a controller sends from now on, in order."""
     sent: list[Any] = []
     handle = ControlReceiver.handle
 
@@ -70,7 +70,7 @@ def leaders(request: LeaderAndIsrRequest) -> dict[tuple[str, Uuid], list[int]]:
 async def test_full_first_then_only_what_changes(
     control_plane: ControlPlane, said: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A broker gets more partitions than that in several messages, and serves them after the last one.
+    # Above this number of partitions, a broker gets several messages, and serves clients after the last one.
     monkeypatch.setattr(broadcast, "SHOWN_AT_ONCE_MAX", 2)
     plane = control_plane
     broker = await plane.start()
@@ -91,7 +91,7 @@ async def test_full_first_then_only_what_changes(
     await plane.stop()
     said.clear()
     await plane.start()
-    # A new life: everything, with every id, before any other word about partitions.
+    # In a new broker epoch the broker first gets everything, with every id, before any other message about partitions.
     about_partitions = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
     first = next(request for request in said if isinstance(request, about_partitions))
     assert isinstance(first, LeaderAndIsrRequest)
@@ -114,10 +114,11 @@ async def test_a_deletion_is_stored_shown_and_then_collected_by_id(
     await delete(plane, topic_id)
     assert broker.services is not None
     store, image = plane.store, broker.services.view.image
-    # Answered: the name is free and the deletion is stored, in the same change.
+    # The deletion is answered: the name is free and the deletion is stored, in the same change.
     assert await store.exists(znodes.topic_path("a")) is None
     assert topic_id in image.deletions
-    # Closed, decided; then all know it, clients see it no more, and what is left of it is collected.
+    # The topic is fenced and the deletion is decided. Then all brokers know it, clients no longer see the topic, and
+    # its data is staged.
     closed, known, shown, stopped = said[:4]
     assert isinstance(closed, CloseTopics)
     assert closed.topics == (topic_id,)
@@ -132,7 +133,7 @@ async def test_a_deletion_is_stored_shown_and_then_collected_by_id(
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    """Waits for `condition`, generously."""
+    """Wait for `condition`, with a generous time limit."""
     for _ in range(6000):
         if condition():
             return
@@ -177,7 +178,7 @@ async def test_a_stop_that_fails_is_said_again_but_not_for_ever(
     view = broker.services.view
     await until(lambda: view.image.deletions[first].state == STAGED, "the deletion goes on")
     assert stops == 1
-    # And one that fails twice is finished by the third word.
+    # A deletion whose order fails twice is completed by the third order.
     second = await create(plane, "a", 1)
     failing, stops = True, 0
     await delete(plane, second)

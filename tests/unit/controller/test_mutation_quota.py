@@ -18,7 +18,7 @@ DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization f
 
 
 class Bucket:
-    """That many partitions are allowed, and the next one is refused."""
+    """A quota that allows this many partitions and refuses the next one."""
 
     def __init__(self, partitions: int) -> None:
         self.left = partitions
@@ -75,7 +75,8 @@ def test_partitions_that_are_added_and_removed_count() -> None:
 
 
 def test_places_are_those_of_the_request() -> None:
-    """Items that the client may not have are gone already."""
+    """Indexes are those in the original request, although items that the client is not authorized for have been
+    removed."""
     granted = AuthorizedEvent(create(new("b", 1), new("c", 1)), {0: DENIED})
     refused, _ = count_mutations(cluster(1), granted, CALLER, Bucket(0))
     assert list(refused) == [2]

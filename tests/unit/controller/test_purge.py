@@ -1,4 +1,4 @@
-"""Purging, as it is decided."""
+"""The decision on purges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.controller.test_decisions import cluster, created, deleted
 
 
 def image(state: str = STAGED, **changes: object) -> tuple[ClusterImage, DeletionRecord]:
-    """A cluster with one deleted topic."""
+    """Return an image with one deleted topic."""
     made = deleted(created(cluster(1, 2), "a", factor=2), "a")
     (record,) = made.deletions.values()
     record = msgspec.structs.replace(record, state=state, deleted_ms=1_000, remove_after_ms=11_000, **changes)
@@ -24,7 +24,7 @@ def image(state: str = STAGED, **changes: object) -> tuple[ClusterImage, Deletio
 
 
 def purge(of: ClusterImage, topic_id: Uuid, delay_ms: int = 0) -> tuple[object, DeletionRecord | None]:
-    """The reply, and the record if it was written."""
+    """Return the reply, and the record if it was written."""
     decision = decide_purge(of, PurgeTopics((topic_id,), "User:a", 5_000, delay_ms))
     assert bool(decision.operations) == bool(decision.delta.deletions)
     (reply,) = decision.reply

@@ -1,4 +1,4 @@
-"""A decision in a metadata quorum is its delta, committed by a majority."""
+"""In a metadata quorum, a decision is durable when a majority has committed its delta."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where quotas are written: the nodes of Kafka on ZooKeeper, read back as they were written; cut where they may be."""
+"""Quotas in the nodes of Kafka on ZooKeeper: they are read back unchanged, and large changes are split where that is
+allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reassignments: the decision of each step; a crash between any two steps leads to the requested end."""
+"""Reassignments: the decision of each step. A crash between any two steps leads to the requested result."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BROKERS = (1, 2, 3, 4, 5)
 
 @pytest.fixture
 def image() -> ClusterImage:
-    """Partition 0 has the replicas 1, 2, 3; all in sync."""
+    """Return an image in which partition 0 has the replicas 1, 2, 3, all in sync."""
     found = created(cluster(*BROKERS), "a", partitions=1, factor=3)
     return with_state(found, "a", 0, replicas=(1, 2, 3), isr=(1, 2, 3), leader=1)
 
@@ -72,7 +72,7 @@ def asked(
 
 
 def in_sync(image: ClusterImage, *isr: int) -> ClusterImage:
-    """The leader proposes its ISR; then finished reassignments advance."""
+    """Let the leader propose its ISR, then advance finished reassignments."""
     now = state(image)
     members = tuple((one, -1 if one in now.isr else 1) for one in isr)
     change = IsrChange(image.topics["a"].topic_id, 0, now.leader_epoch, members, now.state_version)
@@ -125,7 +125,7 @@ def test_as_many_replicas_stay_in_sync(image: ClusterImage) -> None:
     assert shape(state(waiting)) == ((1, 2, 3), (), (3,))
     done = in_sync(waiting, 1, 3, 2)
     assert shape(state(done)) == ((1, 2), (), ())
-    # A staying replica that was already behind does not delay the others.
+    # A remaining replica that was already behind does not delay the others.
     other, _ = asked(behind, (1, 2, 4))
     assert shape(state(in_sync(other, 1, 3, 4))) == ((1, 2, 4), (), ())
 
@@ -230,14 +230,14 @@ def test_brokers_go_and_come_meanwhile(image: ClusterImage) -> None:
     assert (state(without).leader, shape(state(without))[1:]) == (2, ((4, 5), (2, 3)))
     done = in_sync(in_sync(without, 2, 3, 4), 2, 3, 4, 5)
     assert (shape(state(done)), state(done).leader) == (((4, 5, 1), (), ()), 4), "who stays may be down"
-    # The only in-sync replica dies, and it is the one to remove: no replica replaces it.
+    # The only in-sync replica dies, and it is the one to be removed: no replica replaces it.
     alone = with_state(begun, "a", 0, isr=(2,), leader=2)
     dead = advanced(alone.apply(decide_brokers(alone, BrokersChanged(gone=(2,))).delta))
     assert (state(dead).leader, shape(state(dead))[2]) == (NO_LEADER, (2, 3))
 
 
 class Store:
-    """The nodes of the topics, as multis leave them."""
+    """The topics' nodes after the multis."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.nodes: dict[str, Node] = {}
@@ -254,7 +254,7 @@ class Store:
                 self.nodes[one.path] = msgspec.structs.replace(known, data=one.data, version=known.version + 1)
 
     def successor(self, epoch: int) -> ClusterImage:
-        """The image that another controller loads, once all brokers have registered with it."""
+        """Return the image that another controller loads, once all brokers have registered with it."""
         admin = {path: node for path, node in self.nodes.items() if path.startswith("/admin")}
         topics = {path: node for path, node in self.nodes.items() if path.startswith(znodes.TOPICS)}
         image = load_image(epoch, Nodes(topics, {}, admin)).image
@@ -265,15 +265,16 @@ class Store:
         return self.decided(image, decide_brokers(image, BrokersChanged(tuple(arrival(one, 1) for one in BROKERS))))
 
     def decided(self, image: ClusterImage, decision: Decision, crash_after: int | None = None) -> ClusterImage:
-        """As the controller's loop does it; a crash leaves the first writes of what may be written in parts."""
+        """Execute a decision like the controller's loop. After a crash, only the first writes exist if the decision may
+        be written in parts."""
         assert decision.separable
         self.write(decision.operations[:crash_after])
         return image.apply(decision.delta)
 
 
 def next_decision(image: ClusterImage, target: tuple[int, ...] | None, wanted: tuple[int, ...]) -> Decision:
-    """Events that the controller creates, the request again if it was lost, and an ISR change for a replica that has
-    caught up."""
+    """Return the next events: those that the controller creates, the request again if it was lost, and an ISR change
+    for a replica that has caught up."""
     now, topic_id = state(image), image.topics["a"].topic_id
     advance = decide_advance(image, AdvanceReassignments((topic_id,)))
     if advance.operations:
@@ -290,7 +291,8 @@ def next_decision(image: ClusterImage, target: tuple[int, ...] | None, wanted: t
 def test_a_controller_that_dies_at_any_step_leaves_what_the_next_one_ends(
     image: ClusterImage, target: tuple[int, ...] | None
 ) -> None:
-    """Killed between any two writes of any step, at most once; the next controller comes to the same end."""
+    """The controller is killed between any two writes of any step, at most once; the next controller reaches the same
+    result."""
     undisturbed = list(walk(image, target, None))
     crashes = [(step, done) for step, one in enumerate(undisturbed) for done in range(len(one.operations) + 1)]
     assert len(crashes) >= 3
@@ -371,7 +373,7 @@ def test_a_deletion_names_who_has_left(image: ClusterImage) -> None:
 
 @pytest.mark.checklist("R30", 118)
 def test_a_name_does_not_wait_for_who_has_left(image: ClusterImage) -> None:
-    """Without topic ids it waits for every replica: that is no replica any more."""
+    """Without topic ids, a name waits for every replica. A replica that was moved away is not among them."""
     gone, _ = asked(msgspec.structs.replace(image, topic_ids=False), (1, 2))
     topic_id = gone.topics["a"].topic_id
     dead = gone.apply(decide_delete(gone, DeleteTopics((topic_id,), "User:a", 1, 2)).delta)

@@ -21,7 +21,7 @@ NOW_MS = 10 * KEPT_MS
 
 
 class Store:
-    """The nodes that multis leave."""
+    """The nodes after the multis."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -76,7 +76,7 @@ def test_what_may_have_been_decided_is_not_decided_anew() -> None:
     store.nodes[f"{module.OUTCOMES}/{damaged.request_id}"] = Node(b"{", 0, 1, 1, NOW_MS, 0)
     refused(controller(store), EVENT, damaged)
     refused(controller(store), CreateAcls(()), long)
-    # Older than anything that is kept.
+    # The outcome is older than any outcome that is kept.
     refused(controller(store), EVENT, RequestIdentity(Uuid.random(), KEPT_MS + 1))
 
 

@@ -32,7 +32,7 @@ NODE, PORT = 7, 9092
 
 @pytest.fixture
 def exchanged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
-    """Each message of the controller with its answer."""
+    """Return each message of the controller with its response."""
     pairs: list[tuple[Any, Any]] = []
     handle = ControlReceiver.handle
 
@@ -60,11 +60,11 @@ async def delete(plane: ControlPlane, name: str) -> None:
 
 
 BY_NAME_ONLY = {"named_errors", "last_epoch"}
-"""Fields that only versions before topic ids have."""
+"""Fields that only versions without topic ids have."""
 
 
 def shape(value: Any) -> Any:
-    """A message as nested plain values, so that a field more or less shows."""
+    """Return a message as nested plain values, to detect missing and additional fields."""
     if isinstance(value, list | tuple):
         return [shape(each) for each in value]
     if hasattr(value, "__struct_fields__"):
@@ -144,7 +144,7 @@ async def test_every_field_has_its_value_and_the_codec_carries_it(
         {"error_code": 0},
     )
     await delete(plane, "a")
-    await until(lambda: said(StopReplicaRequest))  # the deletion is answered without it
+    await until(lambda: said(StopReplicaRequest))  # the deletion is answered without waiting for it
     stopped = [{"partition_index": index, "leader_epoch": -2, "delete_partition": True} for index in range(2)]
     assert said(StopReplicaRequest) == [
         (
@@ -165,7 +165,7 @@ async def test_every_field_has_its_value_and_the_codec_carries_it(
 async def test_answers_name_a_topic_once_by_its_id(
     control_plane: ControlPlane, exchanged: list[tuple[Any, Any]]
 ) -> None:
-    """Several topics in one request, as in a FULL."""
+    """There are several topics in one request, as in a FULL one."""
     plane = control_plane
     await plane.start()
     ids = [await create(plane, name, partitions) for name, partitions in (("a", 2), ("b", 3))]
@@ -206,7 +206,7 @@ async def test_the_controller_knows_each_id_by_name_and_each_name_by_id(control_
 async def test_no_topic_is_spoken_of_before_its_id_is_stored(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Topics from before topic ids: the stored state of each at the first LeaderAndIsr."""
+    """Topics that are older than topic ids: each one's id is stored when its first LeaderAndIsr is sent."""
     plane = control_plane
     await plane.start()
     partitions = {name: await create(plane, name, 2) and {"0": [1], "1": [1]} for name in ("a", "b")}

@@ -1,4 +1,4 @@
-"""Brokers that will not come back: refused while they may be needed, and then forgotten everywhere."""
+"""Brokers that will not come back are refused while the cluster may need them, and are then forgotten everywhere."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def same(store: Nodelike, image: ClusterImage) -> None:
 
 
 def begun(store: Nodelike) -> ClusterImage:
-    """Brokers 1 to 3, each in its first life."""
+    """Return brokers 1 to 3, each in its first broker epoch."""
     image = store.load(1)
     lives = tuple(arrival(number, number + 10) for number in (1, 2, 3))
     return after(store, image, decide_brokers(image, BrokersChanged(lives)))
@@ -99,7 +99,7 @@ def test_who_runs_or_has_replicas_is_refused() -> None:
 
 
 def test_deletions_wait_for_it_no_more() -> None:
-    """Those that wait for others go on doing so; what all others have confirmed is staged."""
+    """Deletions that wait for other brokers continue to wait; a deletion that all others have confirmed is staged."""
     store = Nodelike()
     image = with_topic(store, with_topic(store, begun(store), "a", (1, DEAD)), "b", (DEAD,))
     image = died(store, image)
@@ -196,7 +196,7 @@ def test_topics_that_have_left_it_wait_for_it_no_more() -> None:
     image = after(store, image, decision)
     assert image.topics["a"].departed == {0: {2: 5}}
     same(store, image)
-    # The broker epoch is removed last: a repeat after a crash finds the remaining work.
+    # The broker epoch is removed last: a repeated command finds the remaining work after a crash.
     last = parts_of(decision)[-1][-1]
     assert isinstance(last, Set)
     assert last.path == "/brokers/epochs"

@@ -1,4 +1,4 @@
-"""Which of the brokers that offer themselves the leader makes voters, and in which order."""
+"""Which of the brokers that offer themselves the leader turns into voters, and in which order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def changes_of(node: FakeNode, offers: Sequence[int], *, racks: str = "aaaaaaa", wanted: int = 3) -> Any:
-    """The leader's changes after these brokers have offered themselves as voters."""
+    """Return the leader's changes after these brokers have offered themselves as voters."""
     changes = VoterChanges(cast(QuorumNode, node), 1, wanted)
     brokers = {broker_id: BrokerImage(broker_id, 1, (), rack) for broker_id, rack in enumerate(racks, 1)}
     changes.brokers = lambda: brokers

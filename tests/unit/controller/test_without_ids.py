@@ -1,4 +1,4 @@
-"""Decisions while `inter.broker.protocol.version` is below 2.8, and the one that raises it."""
+"""Decisions while `inter.broker.protocol.version` is below 2.8, and the decision that raises it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RAISE = ConfigChange("broker", "<default>", {"inter.broker.protocol.version": "3
 
 
 def old(*names: str) -> ClusterImage:
-    """A cluster whose topics show no ids."""
+    """Return a cluster whose topics show no ids."""
     return created(msgspec.structs.replace(cluster(1), topic_ids=False), *names)
 
 
@@ -58,7 +58,7 @@ def test_a_topic_is_stored_without_its_id_and_read_with_it() -> None:
     assert (repairs, loaded.topics, loaded.topic_ids) == ((), after.topics, False)
     grown = decide_create_partitions(after, CreatePartitions((NewPartitions("a", 3, None),), False, 1))
     assert written(grown.operations, znodes.topic_path("a"))["version"] == 2
-    # The same nodes with a version that knows ids: the node is written anew, with the id of the record.
+    # Load the same nodes with a version that has ids: the node is rewritten with the id from the record.
     raised, repairs, unfinished = load_image(5, Nodes(topics, {}, admin))
     assert written(repairs, znodes.topic_path("a"))["id"] == str(after.topics["a"].topic_id)
     assert (raised.topics["a"].topic_id, unfinished) == (after.topics["a"].topic_id, {"a"})
@@ -100,7 +100,7 @@ def test_a_deletion_by_order_gives_the_name_up_when_it_moves_on() -> None:
     (refused,) = decide_create(image, CreateTopics((NewTopic("a", 1, 1, None, {}),), False, 1, 100)).reply
     assert isinstance(refused, KafkaError)
     assert (refused.code, "marked for deletion" in refused.message) == (ErrorCode.TOPIC_ALREADY_EXISTS, True)
-    # Raised meanwhile: it is finished as it was begun, and cannot come back before.
+    # The version is raised meanwhile: the deletion is completed in its old form, and cannot be undeleted before.
     image = image.apply(decide_alter_configs(image, AlterConfigs((RAISE,))).delta)
     for name in (None, "b"):
         error = decide_undelete(image, UndeleteTopic(topic.topic_id, name, "User:x", 1)).reply

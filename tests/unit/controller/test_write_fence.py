@@ -63,14 +63,14 @@ async def test_others_have_twenty_milliseconds_and_the_own_broker_has_all_it_nee
     channels[OTHER].asked[CloseTopics].set_result(
         CloseTopicsResponse(0, (ClosedTopic(topic.topic_id, {1: (3, 9)}, offsets),))
     )
-    # The paused one has had its time over and over; the own one is slow.
+    # The paused broker's time limit has passed several times; only the controller's own broker is still slow.
     await asyncio.sleep(0.2)
     assert not work.done()
     channels[OWN].asked[CloseTopics].set_result(CloseTopicsResponse(0, (ClosedTopic(topic.topic_id, {0: (0, 5)}, ()),)))
     closed = await work
     assert closed.closed.ends == {topic.topic_id: ((0, 5), (3, 9), (-1, -1))}
     assert closed.closed.offsets == {topic.topic_id: offsets}
-    # Every broker that was asked gets the end of the fence.
+    # Every broker that got the fence gets its end.
     closing.reopen(image, closed)
     for channel in channels.values():
         assert ReopenTopics in channel.asked

@@ -1,4 +1,4 @@
-"""A write whose response was lost was applied once, whatever its outcome."""
+"""A write whose response was lost is applied once, whether it had succeeded or not."""
 
 from __future__ import annotations
 

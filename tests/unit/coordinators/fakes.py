@@ -66,8 +66,8 @@ def read(found: Sequence[tuple[int, int, bytes | None, bytes | None]], next_offs
 
 
 class FakeLog:
-    """The offsets topic's partitions in memory. `hold` keeps completions back, `refuse` fails appends with a code;
-    `at_once`: what is not held back ends with the append, as where nothing waits for a flush."""
+    """The offsets topic's partitions in memory. `hold` delays completions, `refuse` fails appends with a code.
+    `at_once`: appends that are not held complete immediately, as without flushes."""
 
     def __init__(self) -> None:
         self.partitions: dict[int, list[tuple[int, int, bytes | None, bytes | None]]] = {}
@@ -144,7 +144,7 @@ class FakeTopics:
         self.floors: dict[str, int] = {}
         self.first_epochs: dict[Uuid, int] = {}
         self.lives: dict[Uuid, tuple[str, int, int]] = {}
-        """Incarnations that were made and deleted at known times: name, from, to (wall time in ms)."""
+        """Incarnations that existed at known times: name, from, to (wall time in ms)."""
         self.since: dict[Uuid, int] = {}
         """Wall time in ms at which the current incarnations were created."""
         self.dead: set[Uuid] = set()
@@ -189,7 +189,7 @@ class FakeTopics:
         self._changed(name)
 
     def lead(self, name: str, partition: int, broker: int, epoch: int) -> None:
-        """Another leader, or the same one under another epoch."""
+        """Set another leader, or another epoch of the same one."""
         self.leaders[self.ids[name], partition] = broker, epoch
         self._changed(name)
 
@@ -303,7 +303,7 @@ class World:
         self.start()
 
     def start(self) -> None:
-        """A new broker on the same log."""
+        """Start a new broker on the same log."""
         loop = asyncio.get_running_loop()
         self.turn = EndOfBatchHook(loop)
         dependencies = CoordinatorDependencies(
@@ -329,17 +329,17 @@ class World:
         return {(offset["group"], offset["partition"]) for offset in offsets}
 
     async def restart(self) -> None:
-        """The process dies without a clean stop and starts again."""
+        """Kill the process and start it again."""
         self.start()
         await self.groups.loaded()
 
     async def settle(self) -> None:
-        """Lets everything that is due on the loop happen."""
+        """Let everything happen that is due on the loop."""
         for _ in range(20):
             await asyncio.sleep(0)
 
     async def pass_time(self, ms: int) -> None:
-        """Time passes in small steps, timers run."""
+        """Advance time in small steps and run timers."""
         while ms > 0:
             step = min(ms, 1_000)
             self.clock.advance(step)
@@ -356,7 +356,7 @@ class World:
     # --- members ------------------------------------------------------------------------------------------------------
 
     async def ask_join(self, group: str, member_id: str = "", **changes: Any) -> Any:
-        """A JoinResult, or a future for it while the request is parked."""
+        """Send a JoinGroup: return a JoinResult, or a future for it while the request is held."""
         return self.groups.join(group, join_request(member_id, **changes))
 
     async def enter(self, group: str, **changes: Any) -> tuple[str, asyncio.Future[JoinResult]]:
@@ -370,7 +370,7 @@ class World:
     def ask_sync(
         self, group: str, joined: JoinResult, assignments: Mapping[str, bytes] | None = None, **changes: Any
     ) -> Any:
-        """A SyncResult, or a future for it while the request is parked."""
+        """Send a SyncGroup: return a SyncResult, or a future for it while the request is held."""
         fields: dict[str, Any] = {
             "member_id": joined.member_id,
             "instance_id": None,
@@ -382,7 +382,7 @@ class World:
         return self.groups.sync(group, SyncRequest(**(fields | changes)))
 
     async def stable(self, group: str, members: int = 1, **changes: Any) -> list[JoinResult]:
-        """A stable group; the leader comes first. Each member is assigned its own id."""
+        """Return a stable group, the leader first. Each member is assigned its own id."""
         waiting = [(await self.enter(group, **changes))[1] for _ in range(members)]
         await self.pass_time(2_000)
         joined = sorted([w.result() for w in waiting], key=lambda j: j.leader != j.member_id)
@@ -400,13 +400,13 @@ class World:
 
 
 def subscription(*topics: str, tail: bytes = b"") -> bytes:
-    """Member metadata as consumers write it, version 1 with nothing owned."""
+    """Return member metadata as consumers write it: version 1, without owned partitions."""
     names = b"".join(len(t).to_bytes(2, "big") + t.encode() for t in topics)
     return b"\x00\x01" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00" + tail
 
 
 def join_request(member_id: str = "", **changes: Any) -> JoinRequest:
-    """A consumer's JoinGroup of the newest version; `changes` replace fields."""
+    """Return a consumer's JoinGroup of the newest version; `changes` replace fields."""
     fields: dict[str, Any] = {
         "member_id": member_id,
         "instance_id": None,
@@ -423,7 +423,7 @@ def join_request(member_id: str = "", **changes: Any) -> JoinRequest:
 
 
 async def answered(outcome: Any) -> Any:
-    """The value of an outcome that has to be there by now."""
+    """Return the value of an outcome that must have arrived."""
     if isinstance(outcome, asyncio.Future):
         assert outcome.done()
         return outcome.result()

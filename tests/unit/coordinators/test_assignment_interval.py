@@ -1,4 +1,4 @@
-"""A consumer group gets a target once in its assignment interval at most, and never loses what happened meanwhile."""
+"""A consumer group gets a target assignment at most once in its assignment interval, and loses no change in between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INTERVAL_MS = 1_000
 
 
 async def world_with_one(**changes: Any) -> World:
-    """A member has all four partitions; its target was made just now."""
+    """Return a group whose only member has all four partitions; its target assignment was just made."""
     world = await new_world()
     world.config |= {"group.consumer.assignment.interval.ms": INTERVAL_MS, **changes}
     assert indexes(await beat(world, "a")) == [0, 1, 2, 3], "the first one waits for nothing"

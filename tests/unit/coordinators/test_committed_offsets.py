@@ -1,4 +1,4 @@
-"""Committed offsets: which are accepted, which survive, and their removal with topic, group or retention."""
+"""Committed offsets: which are accepted, which survive a restart, and their removal with topic, group or retention."""
 
 from __future__ import annotations
 
@@ -253,8 +253,8 @@ async def test_a_commit_in_flight_dies_with_its_topic() -> None:
 
 @pytest.mark.parametrize("lacking", [False, True])
 async def test_a_commit_in_flight_fails_if_its_topic_is_removed_and_comes_back(lacking: bool) -> None:
-    """A member is told that its commit succeeded only if an undelete restores it. `lacking`: the deletion record has no
-    offsets, because the coordinator answered the write fence too late."""
+    """A member is told that its commit succeeded only if an undelete would restore it. `lacking`: the deletion record
+    has no offsets, because the coordinator answered the write fence too late."""
     world = await orders()
     assert await commit(world, (0, 5)) == [ErrorCode.NONE]
     topic_id = world.topics.topic_id("orders")
@@ -292,7 +292,7 @@ async def test_a_generation_from_before_cannot_commit_for_the_new_incarnation() 
     assert await commit(world, member=leader, items=items) == [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE]
     assert committed(world) is None
     assert committed(world, topic="other") == 3
-    # The answer is true: a round runs, and the generation it forms may commit.
+    # The response is correct: a rebalance runs, and members of the generation that it forms may commit.
     assert world.beat(G, leader) == ErrorCode.REBALANCE_IN_PROGRESS
     again = await world.ask_join(G, leader.member_id)
     joined = await answered(again)
@@ -313,7 +313,7 @@ async def test_that_holds_after_a_restart_of_the_broker() -> None:
 
 @pytest.mark.parametrize(("age_ms", "code"), [(600_000, ErrorCode.NONE), (0, ErrorCode.REBALANCE_IN_PROGRESS)])
 async def test_after_a_restart_times_tell_which_incarnation_a_generation_read(age_ms: int, code: ErrorCode) -> None:
-    """In doubt it is an earlier one."""
+    """If the timestamps do not decide it, the generation read an earlier incarnation."""
     world = await orders()
     world.remove_topic("orders")
     topic = world.topics.create("orders")
@@ -399,7 +399,7 @@ def late_values(world: World) -> list[list[tuple[str, int, int]]]:
 
 @pytest.mark.parametrize("dies", [False, True])
 async def test_offsets_that_no_record_has_stay_in_the_log_until_it_has_them(dies: bool) -> None:
-    """No commit to the next topic of that name replaces them before; then it may."""
+    """Until then, no commit to the next topic with that name replaces them."""
     world = await orders()
     await commit(world, (0, 5), (2, 6))
     world.lacking = True

@@ -253,7 +253,7 @@ async def test_members_go_on_over_a_death_of_the_coordinator() -> None:
         assert (answer.error, answer.epoch, answer.assigned) == (ErrorCode.NONE, 3, None)
     assert world.log.batches == len(world.log.epochs)
     assert after.target_of("b") == given.assigned
-    # Sessions run anew from the load on.
+    # The sessions start again when the group is loaded.
     await world.pass_time(46_000)
     assert group(world).members == {}
     await world.restart()
@@ -272,10 +272,10 @@ async def test_fencing_by_epoch() -> None:
         assert (await beat(world, member, epoch)).error is code
     told = await beat(world, "a", 2)
     await beat(world, "a", 2, owned=told.assigned)
-    # The answer was lost; it asks again as it was.
+    # The response was lost; the member repeats its request.
     assert (await beat(world, "a", 2, owned=told.assigned)).epoch == 3
     assert (await beat(world, "a", 2)).error is ErrorCode.FENCED_MEMBER_EPOCH
-    # And a fenced member joins again with its id.
+    # A fenced member joins again with its id.
     back = await beat(world, "a")
     assert (back.epoch, back.assigned) == (3, told.assigned)
 
@@ -320,7 +320,7 @@ async def test_a_member_cannot_commit_by_name_for_the_next_topic_of_that_name() 
     world.remove_topic("orders")
     world.topics.create("orders")
     assert await commit(world, "a", 2, 0, by_id=False) == [ErrorCode.STALE_MEMBER_EPOCH]
-    # It releases the old partitions and gets the new ones.
+    # The member releases the old partitions and gets the new ones.
     told = await beat(world, "a", 2)
     assert told.assigned == frozenset()
     given = await beat(world, "a", 2, owned=frozenset())
@@ -365,14 +365,14 @@ async def test_static_members() -> None:
     assert (await beat(world, "a", 2, instance_id="x")).error is ErrorCode.FENCED_INSTANCE_ID
     await world.restart()
     assert group(world).instances == {"x": "b"}
-    # One that does not come back is removed when its session is over.
+    # A static member that does not return is removed when its session ends.
     await beat(world, "b", GOES_AWAY, instance_id="x")
     await world.pass_time(46_000)
     assert group(world).members == {}
 
 
 async def test_a_static_member_comes_back_with_what_its_expression_matches() -> None:
-    """It is the only one that uses the expression, which must not be forgotten with its former self."""
+    """The member is the only one that uses the expression, which must not be forgotten when the member is replaced."""
     world = await new_world()
     said: dict[str, Any] = {"topics": None, "regex": "ord.*", "instance_id": "x"}
     first = await beat(world, "a", **said)
@@ -546,11 +546,12 @@ async def test_deleted_and_expired_groups() -> None:
         group(world)
 
 
-# --- answers that data threads repeat ---------------------------------------------------------------------------------
+# --- cached responses
+# --------------------------------------------------------------------------------------------------
 
 
 async def at_rest(world: World) -> FakeAnswer:
-    """A group of one member, whose next heartbeats get the same response."""
+    """Return a group of one member whose next heartbeats get the same response."""
     await beat(world, "a")
     assert not (await beat(world, "a", 2)).cacheable, "it comes sooner for a while"
     await world.pass_time(5_000)

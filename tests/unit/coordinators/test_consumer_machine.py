@@ -1,9 +1,12 @@
-"""Any sequence of joins, heartbeats, lost answers, departures, expired members and changing topics keeps the promises
-of a consumer group (KIP-848):
+"""Invariants of a consumer group (KIP-848) after any sequence of joins, heartbeats, lost responses, departures, expired
+members and changing topics:
 
-no partition is read by two members at a time; a partition has one owner, who knows of it or will; who is not in the
-target loses it; with no more changes every member reaches the target, which gives each partition of a topic to one
-subscriber; and what is stored is the group.
+- No partition is read by two members at a time.
+- A partition has one owner, who knows it or will learn it.
+- A member loses a partition that is not in its target assignment.
+- Without further changes every member reaches its target assignment, and each partition of a topic is assigned to one
+  subscriber.
+- The stored state equals the group's state.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ FATAL = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNRELEASED_INSTANCE_ID, Err
 
 
 class View:
-    """Topics that come, grow and go."""
+    """Topics that are created, grow and are deleted."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -57,7 +60,7 @@ class View:
 
 @dataclass
 class Client:
-    """A member as its own process knows it."""
+    """A member as its own process sees it."""
 
     subscription: tuple[tuple[str, ...], str | None]
     epoch: int = JOINS
@@ -78,9 +81,10 @@ class Machine(RuleBasedStateMachine):
         self.log: dict[bytes, bytes | None] = {}
         self.assignor: str | None = None
         self.early = False
-        """The assignment interval is not over."""
+        """Whether the assignment interval is still running."""
 
-    # --- what the coordinator does ------------------------------------------------------------------------------------
+    # --- the coordinator's environment
+    # -------------------------------------------------------------------------------------
 
     def turn(self, change: object) -> ConsumerGroup:
         before = self.group
@@ -129,7 +133,7 @@ class Machine(RuleBasedStateMachine):
             after = self.turn(change)
         except KafkaError as error:
             if error.code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
-                # It releases all partitions and joins again.
+                # The client releases all partitions and joins again.
                 self.clients[member_id] = Client(client.subscription)
             elif error.code in FATAL:
                 del self.clients[member_id]
@@ -142,7 +146,7 @@ class Machine(RuleBasedStateMachine):
         if member.state is not ConsumerMemberState.UNREVOKED:
             assert {topic for topic, _ in member.assigned} <= assignment.meant_by(after, self.view, member_id)
         if not answered:
-            # It does not know which of its fields arrived: it sends all fields again.
+            # The client does not know which of its fields arrived, so it sends all fields again.
             client.full = True
             return
         client.epoch = member.epoch
@@ -157,7 +161,7 @@ class Machine(RuleBasedStateMachine):
         for member_id in IDS[:2]:
             self.join(member_id, SUBSCRIPTIONS[0])
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     @rule(member_id=st.sampled_from(IDS), subscription=st.sampled_from(SUBSCRIPTIONS))
     def join(self, member_id: str, subscription: tuple[tuple[str, ...], str | None]) -> None:
@@ -201,7 +205,7 @@ class Machine(RuleBasedStateMachine):
     def expire(self, data: st.DataObject) -> None:
         assert self.group is not None
         member_id = data.draw(st.sampled_from(sorted(self.group.members)))
-        # Its own process has noticed before: sessions of clients are shorter.
+        # The client itself has noticed before: its session is shorter.
         if member_id in self.clients:
             self.clients[member_id] = Client(self.clients[member_id].subscription)
         self.commit(self.turn(lambda draft: membership.remove(draft, member_id)))
@@ -218,7 +222,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(early=st.booleans())
     def put_targets_off(self, early: bool) -> None:
-        """From now on, or no longer."""
+        """Delay target assignments from now on, or no longer."""
         self.early = early
         if not early and self.group is not None:
             self.commit(self.turn(lambda draft: None))
@@ -286,7 +290,7 @@ class Machine(RuleBasedStateMachine):
         }
         assert {partition for client in self.clients.values() for partition in client.reads} == wanted
 
-    # --- what always holds --------------------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------------------------------
 
     @invariant()
     def nobody_reads_what_another_reads(self) -> None:

@@ -24,7 +24,7 @@ TOPIC = Uuid.random()
 
 @dataclass
 class Commit:
-    """Like `native.MemberCommit`."""
+    """A commit with the fields of `native.MemberCommit`."""
 
     partition: int
     offset: int
@@ -39,7 +39,7 @@ class Commit:
 
 @dataclass
 class OfMembers:
-    """Data threads, as the coordinator meets them."""
+    """The data threads as the coordinator sees them."""
 
     done: list[Commit] = field(default_factory=list)
     on_their_way: list[Commit] = field(default_factory=list)
@@ -115,7 +115,7 @@ def test_what_is_on_its_way_is_buried_and_does_not_come_back() -> None:
     of_members.calls.clear()
     keys = offsets.keys_of_group(G)
     assert keys == [(TOPIC, OffsetKey(G, "orders", 2)), (Uuid.ZERO, OffsetKey(G, "orders", 4))]
-    # A commit that completes between the two reads is found by the second.
+    # The second read finds a commit that completes between the two reads.
     assert of_members.calls == ["take all back", "in flight", "take"]
     of_members.calls.clear()
     assert [key.group for key in offsets.keys_of_topic(TOPIC)] == [G, "other"]
@@ -127,7 +127,7 @@ def test_what_is_on_its_way_is_buried_and_does_not_come_back() -> None:
 
 
 class FakeLease:
-    """As `native.CommitLease`."""
+    """A lease with the methods of `native.CommitLease`."""
 
     def __init__(self) -> None:
         self.valid = True
@@ -196,7 +196,7 @@ async def test_commits_are_not_left_to_data_threads_where_something_speaks_again
     assert not granted(), "its topic is about to be deleted"
     world.groups.release_commits(topic_id)
     assert granted()
-    # Writes that wait for the end of the turn must be in the log before writes of data threads.
+    # Writes that wait for the end of the loop's step must be in the log before writes of data threads.
     outcome = world.groups.commit(request(member))
     assert not granted()
     await world.settle()
@@ -262,7 +262,7 @@ async def answered_commit(world: World, member: JoinResult) -> list[ErrorCode]:
 
 
 def fields() -> dict[str, object]:
-    """A committed offset, as deletion records keep it."""
+    """Return a committed offset in the form of a deletion record."""
     return {
         "offset": 1,
         "leader_epoch": -1,

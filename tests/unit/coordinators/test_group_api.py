@@ -1,4 +1,4 @@
-"""The API files of groups: every version they serve, through the codec and back."""
+"""The API files of groups: every version that they serve, encoded and decoded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Client:
         self.world = world
 
     async def ask(self, key: int, version: int, request: Any) -> Any:
-        """The response; time passes while the request is parked."""
+        """Send a request and return the response; time passes while the request is held."""
         handlers: dict[int, Callable[..., Any]] = {
             11: k11_join_group.handle,
             12: k12_heartbeat.handle,
@@ -196,7 +196,7 @@ async def test_describe_groups(version: int) -> None:
     answer = await c.ask(
         15, version, m.DescribeGroupsRequest(groups=[G, "none", G, G], include_authorized_operations=version >= 3)
     )
-    there, missing = answer.groups  # each once
+    there, missing = answer.groups  # each group is returned once
     assert (there.group_state, there.protocol_type, there.protocol_data) == ("Stable", "consumer", "range")
     (member,) = there.members
     assert (member.member_id, member.client_id, member.client_host) == (joined.member_id, "client", "/127.0.0.1")
@@ -304,7 +304,7 @@ async def test_offset_fetch_of_one_group(version: int) -> None:
     c.world.topics.remove("__consumer_offsets")
     lost = await c.ask(9, version, request)
     codes = {p.error_code for t in lost.topics for p in t.partitions}
-    # With each partition, too, where the answer has a code for the group: not every client looks at that.
+    # If the response has an error code for the group, each partition has it too: some clients do not read the group's.
     assert codes == {ErrorCode.NOT_COORDINATOR}
     assert lost.error_code == (ErrorCode.NOT_COORDINATOR if version >= 2 else 0)
 

@@ -64,7 +64,7 @@ async def new_world(kind: GroupKind) -> World:
 
 
 async def code(world: World, ask: Callable[[], Any]) -> ErrorCode:
-    """The error code of a request's answer."""
+    """Return the error code of a request's response."""
     try:
         answer = ask()
         await world.settle()
@@ -131,7 +131,7 @@ async def test_a_group_of_each_kind_is_listed_and_loaded_again(kind: GroupKind) 
 
 @pytest.mark.parametrize(("first", "last"), [(CONSUMER, STREAMS), (STREAMS, CONSUMER), (CONSUMER, SHARE)])
 async def test_of_two_kinds_stored_under_one_id_the_later_one_is_loaded(first: GroupKind, last: GroupKind) -> None:
-    """The id was used twice for the later kind; the tombstones of the other one could not be written."""
+    """An id was used twice, and the later kind is valid: the tombstones of the other kind could not be written."""
     loaded = LoadedGroups()
     for kind in (last, first, last):
         for key, value in (await new_world(kind)).log.records:

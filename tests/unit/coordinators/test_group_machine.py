@@ -1,9 +1,11 @@
-"""Any sequence of joins, syncs, heartbeats, leaves, restarts of instances and passing time keeps a group's promises:
+"""Invariants of a classic group after any sequence of joins, syncs, heartbeats, leaves, restarts of instances and
+passing time:
 
-each request is answered exactly once; a generation has one leader, who is a member; members of one generation get
-assignments of that generation only; an answer that data threads repeat, and a commit that they take, is what the
-coordinator would answer, and who is heard by them stays in; time alone ends every round and empties a group of silent
-members.
+- Each request is answered exactly once.
+- A generation has one leader, who is a member.
+- Members of one generation get assignments of that generation only.
+- A response or a commit by data threads equals the coordinator's own, and requests to data threads extend the session.
+- Time alone ends every rebalance, and empties a group whose members send nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ PROTOCOLS = st.sampled_from([(("range", b"1"),), (("range", b"2"), ("sticky", b"
 
 
 class Store:
-    """Keeps writes back until the machine decides how they end."""
+    """Holds writes until the machine decides how they end."""
 
     initial_rebalance_delay_ms = 3_000
     max_size = 4
@@ -52,7 +54,7 @@ class Store:
 
 
 class Call:
-    """One request and its answers."""
+    """One request and its responses."""
 
     def __init__(self) -> None:
         self.answers: list[JoinResult | SyncResult] = []
@@ -93,7 +95,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.answers: list[Answer] = []
 
     def learn(self) -> None:
-        """Clients read their answers."""
+        """Let clients read their responses."""
         for client, call in enumerate(self.joining):
             if call is None or not call.answers:
                 continue
@@ -156,7 +158,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.keep(beat, COMMITS)
 
     def keep(self, beat: tuple[str, str | None, int], what: str) -> None:
-        """Data threads go on with it while the group rests."""
+        """Let data threads use the lease until the group changes."""
         if self.group.state is ClassicGroupState.STABLE:
             answer = Answer(self.clock, beat)
             self.group.cached_responses.keep(beat[0], answer, what)
@@ -164,7 +166,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def settle(self, count: int) -> None:
-        """A round is driven to its end: steps at random hardly ever come to a group that rests."""
+        """Run a rebalance to its end: random steps hardly ever lead to a stable group."""
         clients = range(count)
         for _ in range(10):
             for client in clients:
@@ -210,7 +212,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.clock.advance(ms)
         self.wheel.advance()
         if ms < ROUND_MS:
-            # Not long enough for a round to end without somebody.
+            # The time is not long enough for a rebalance to end without a member.
             now_ms = self.clock.monotonic_ms()
             heard = {answer.beat[0] for answer in self.answers if now_ms - answer.heard_ms < SESSION_MS}
             assert not (settled - set(self.group.members)) & heard
@@ -274,7 +276,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert self.store.formed_generations == sorted(set(self.store.formed_generations))
 
     def teardown(self) -> None:
-        """Everybody falls silent: time alone answers all requests and empties the group."""
+        """Let all clients stop sending: time alone answers all requests and empties the group."""
         if not hasattr(self, "group"):
             return
         for _ in range(60):

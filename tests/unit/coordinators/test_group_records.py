@@ -88,9 +88,9 @@ def test_keys_are_kafkas() -> None:
     assert decode_key(encode_group_key("g")) == GroupKey("g")
     assert decode_key(b"\x00\x03\x00\x01g") == EpochGroupKey(GroupKind.CONSUMER, "g", 3, "")
     assert decode_key(b"\x00\x05\x00\x01g\x00\x01m") == EpochGroupKey(GroupKind.CONSUMER, "g", 5, "m")
-    assert decode_key(b"\x00\x04\x00\x01g") is None  # Kafka has not written it since 4.1.
+    assert decode_key(b"\x00\x04\x00\x01g") is None  # Kafka has not written this type since 4.1.
     assert decode_key(b"\x00\x0b\x00\x01g") == EpochGroupKey(GroupKind.SHARE, "g", 11, "")
-    assert decode_key(b"\x00\x12\x00\x01g") is None  # A streams group of a release before 4.1.
+    assert decode_key(b"\x00\x12\x00\x01g") is None  # This is a streams group's record of a release before 4.1.
 
 
 @pytest.mark.parametrize("version", OFFSET_VALUES)
@@ -174,7 +174,7 @@ def test_groups_hash_as_in_java() -> None:
 
 
 def test_long_ids_are_not_remembered() -> None:
-    """Clients choose them: sixteen thousand of 30,000 characters would take half a gigabyte."""
+    """Clients choose the ids: sixteen thousand ids of 30,000 characters would take half a gigabyte."""
     tracemalloc.start()
     try:
         for number in range(GROUPS_REMEMBERED_MAX // 16):

@@ -1,4 +1,4 @@
-"""Producer ids: never twice, whatever restarts; epochs by KIP-360."""
+"""Producer ids are never allocated twice, whatever restarts; epochs follow KIP-360."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTEXT = RequestContext(22, 5, "client", "User:ANONYMOUS", "PLAINTEXT", "127.0.
 
 
 class FakeStore:
-    """One node; operations take a turn of the loop, so that brokers can race."""
+    """A store with one node. Each operation takes a turn of the loop, so brokers can race."""
 
     def __init__(self) -> None:
         self.data: bytes | None = None

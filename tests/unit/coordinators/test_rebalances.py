@@ -1,4 +1,4 @@
-"""Join and sync rounds, one story each."""
+"""Rebalances of classic groups; each test is one sequence of events."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_the_initial_delay_gathers_members() -> None:
     await world.pass_time(2_000)
     _, second = await world.enter(G)
     await world.pass_time(2_000)
-    assert not first.done()  # The second one prolonged the delay.
+    assert not first.done()  # The second member has extended the delay.
     await world.pass_time(3_000)
     a, b = first.result(), second.result()
     assert a.generation == b.generation == 1
@@ -291,7 +291,7 @@ async def test_session_timeouts_have_bounds_and_groups_names() -> None:
 
 
 async def static(world: World, *instances: str, **changes: Any) -> dict[str, JoinResult]:
-    """A stable group of static members."""
+    """Return a stable group of static members."""
     waiting = {i: await world.ask_join(G, instance_id=i, **changes) for i in instances}
     await world.pass_time(2_000)
     joined = {i: await answered(w) for i, w in waiting.items()}
@@ -403,7 +403,7 @@ async def test_members_survive_a_restart_of_the_broker() -> None:
     assert (await answered(world.ask_sync(G, follower))).assignment == follower.member_id.encode()
     await world.pass_time(9_000)
     assert world.beat(G, leader) == ErrorCode.NONE
-    await world.pass_time(2_000)  # The follower was silent for a whole session.
+    await world.pass_time(2_000)  # The follower sent nothing for a whole session.
     assert world.beat(G, leader) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
@@ -438,7 +438,8 @@ async def test_stopping_answers_who_waits() -> None:
         world.classic(G)
 
 
-# --- answers that data threads repeat ---------------------------------------------------------------------------------
+# --- cached responses
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["another joins", "one leaves", "a round is asked for", "its session ends", "the end"])

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) in the coordinator: what becomes of the states of their partitions."""
+"""Share groups (KIP-932) in the coordinator: how the share states of their partitions are initialized and deleted."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ SETTINGS = {
 
 
 class States(FakeStates):
-    """Fences as a share coordinator does. `hold`: `release` does the requested work later, when the caller may be gone.
-    """
+    """A fake share coordinator that fences. `hold` delays requested work; `release` does it later, when the caller may
+    be gone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class States(FakeStates):
 
 
 async def new_world() -> tuple[World, States, Uuid]:
-    """With a topic of two partitions."""
+    """Return a world with a topic of two partitions."""
     states = States()
     world = World(states=states)
     world.config |= SETTINGS
@@ -160,8 +160,8 @@ def test_dead_is_what_its_deletion_says_cannot_come_back(state: str | None, clos
 
 
 async def test_a_group_that_is_made_anew_gets_states_whatever_one_before_has_left() -> None:
-    """What a coordinator asked for that was replaced meanwhile is made when the group is deleted already, under an
-    epoch that the new group of that id is far from."""
+    """A replaced coordinator has requested a state. The state is created after the group was deleted, under an epoch
+    far above that of the new group with the same id."""
     world, states, topic = await new_world()
     for _ in range(4):
         await joined(world, "a")

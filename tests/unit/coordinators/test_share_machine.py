@@ -1,13 +1,16 @@
-"""Any sequence of joins, heartbeats, lost answers, departures, members that fall silent, changing topics and
-subscriptions, failed and late writes, trouble with the states of partitions, and deaths of the broker keeps the
-promises of the membership of a share group (KIP-932):
+"""Invariants of a share group's membership (KIP-932) after any sequence of joins, heartbeats, lost responses,
+departures, silent members, changing topics and subscriptions, failed and late writes, failures of the share states'
+storage, and deaths of the broker:
 
-epochs never go back; who lost one answer is not fenced; nobody is given a partition that it did not ask for, or that
-has no state; every partition of a topic that somebody wants has a reader, and every member that wants one reads one;
-what is on disk is the group; and with no more changes every member has learned the target, and no state is left of what
-is gone.
+- Epochs never decrease.
+- A member that has lost one response is not fenced.
+- A member gets no partition to which it does not subscribe, or that has no share state.
+- Every partition of a topic with a subscriber has a reader, and every subscriber reads a partition.
+- The stored state equals the group's state.
+- Without further changes every member has its target assignment, and no share state of deleted topics or groups is
+  left.
 
-Driven are the groups of a shard as they are, on a clock, a log and states that the machine moves.
+The machine drives the real groups of a shard, on a clock, a log and share states that it controls.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ STEP_MS = 500
 
 
 class View:
-    """Topics that come, grow and go."""
+    """Topics that are created, grow and are deleted."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -134,16 +137,16 @@ class States:
 
 @dataclass(eq=False)
 class Client:
-    """A member as its own process knows it."""
+    """A member as its own process sees it."""
 
     topics: tuple[str, ...]
     said: tuple[str, ...] = ()
-    """Topics of its last full heartbeat."""
+    """Topics in its last full heartbeat."""
     epoch: int = JOINS
     reads: frozenset[Partition] = frozenset()
     full: bool = True
     waits: bool = False
-    """For the answer to a heartbeat."""
+    """The future of the response to its heartbeat."""
 
 
 @dataclass
@@ -154,7 +157,7 @@ class Disk:
     pending: list[tuple[list[Record], Callable[[ErrorCode], None]]] = field(default_factory=list)
     slow: bool = False
     torn: bool = False
-    """A write failed, but may be in the log."""
+    """Whether a failed write may be in the log."""
 
     def write(self, written: list[Record], done: Callable[[ErrorCode], None]) -> None:
         if self.slow:
@@ -231,7 +234,7 @@ class Machine(RuleBasedStateMachine):
         self.loop.close()
 
     def end_tasks(self) -> None:
-        """The process dies, with its pending work."""
+        """Kill the process together with its pending work."""
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
             task.cancel()
@@ -242,7 +245,7 @@ class Machine(RuleBasedStateMachine):
         return self.groups.registry.get_as(G, ShareGroup)
 
     def run_due(self) -> None:
-        """Lets everything that is due on the loop happen."""
+        """Let everything happen that is due on the loop."""
 
         async def rest() -> None:
             for _ in range(12):
@@ -264,7 +267,7 @@ class Machine(RuleBasedStateMachine):
         self.groups.heartbeat(GroupKind.SHARE, G, beat, hear)
 
     def miss(self, member_id: str, client: Client, beat: ShareHeartbeat, answer: ShareHeartbeatResult) -> None:
-        """It does not know which of its fields arrived: it sends all fields again."""
+        """The client does not know which of its fields arrived, so it sends all fields again."""
         client.waits, client.full = False, True
         self.note_epochs()
 
@@ -288,13 +291,13 @@ class Machine(RuleBasedStateMachine):
             if answer.error is ErrorCode.FENCED_MEMBER_EPOCH:
                 been = self.epochs[member_id]
                 assert client.epoch not in been[-2:], "one answer may be lost"
-            # It releases all partitions and joins again.
+            # The client releases all partitions and joins again.
             self.clients[member_id] = Client(client.topics)
         elif answer.error is ErrorCode.GROUP_MAX_SIZE_REACHED:
             assert client.epoch == JOINS
             del self.clients[member_id]
         else:
-            # Trouble with the disk: it comes again.
+            # The disk has failed: the client retries.
             assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER, answer
             client.full = True
 
@@ -311,7 +314,7 @@ class Machine(RuleBasedStateMachine):
 
     @property
     def live(self) -> set[Partition]:
-        """Partitions of topics that exist."""
+        """Return the partitions of topics that exist."""
         return self.view.partitions(self.view.topics)
 
     @initialize(interval_ms=st.sampled_from([0, INTERVAL_MS]))
@@ -322,11 +325,11 @@ class Machine(RuleBasedStateMachine):
         self.time_passes(2, set(IDS))
         self.set_interval(interval_ms)
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     @rule(member_id=st.sampled_from(IDS), subscription=st.sampled_from(SUBSCRIPTIONS))
     def join(self, member_id: str, subscription: tuple[str, ...]) -> None:
-        """A process starts, perhaps anew under an old id."""
+        """Start a process, perhaps with the id of an earlier member."""
         self.clients[member_id] = Client(subscription)
         self.beat(member_id)
 
@@ -429,7 +432,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(lie_there=st.booleans(), states_work=st.booleans())
     def die(self, lie_there: bool, states_work: bool) -> None:
-        """The broker is killed; the next one reads what lies there. Each client's request comes to nothing."""
+        """Kill the broker; the next one reads the log. All requests of clients are lost."""
         for written, _ in self.disk.pending:
             if lie_there:
                 self.disk.put(written)
@@ -466,7 +469,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.group is not None and not self.group.members and self.groups.is_quiet(G))
     @rule()
     def delete(self) -> None:
-        """Delete like DeleteGroups: the states first."""
+        """Delete the group like DeleteGroups: its share states first."""
         group = self.group
         assert group is not None
         if self.states.slow or self.disk.slow:
@@ -522,7 +525,7 @@ class Machine(RuleBasedStateMachine):
             assert max(has) - min(has) <= 1
             assert max(readers.values()) - min(readers.values()) <= 1
 
-    # --- what always holds --------------------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------------------------------
 
     @invariant()
     def epochs_never_go_back(self) -> None:
@@ -545,13 +548,13 @@ class Machine(RuleBasedStateMachine):
         if group is None or stored is None:
             assert group is stored is None
             return
-        # Not stored.
+        # The log does not contain these fields.
         stored.looked_at, stored.identity = group.looked_at, group.identity
         assert structs.asdict(stored) == structs.asdict(group)
 
     @invariant()
     def targets_are_whole(self) -> None:
-        """The target assignments for the members."""
+        """Check the target assignments of the members."""
         group = self.group
         if group is None:
             return

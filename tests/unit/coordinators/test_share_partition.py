@@ -1,4 +1,4 @@
-"""The records in flight of a share partition: what holds after any sequence of events, and the rules one by one."""
+"""The records in flight of a share partition: invariants after any sequence of events, and the rules one by one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def table(start: int = 0, batches: tuple[StateBatch, ...] = (), *, queue: bool =
 
 
 def read(offset: int, end: int, size: int = 4) -> LogRead:
-    """The result of a fetch: batches of `size` offsets that end before gaps."""
+    """Return the result of a fetch: batches of `size` offsets that end before gaps."""
     batches: list[tuple[int, int]] = []
     for at in range(offset, end):
         if at in GAPS:
@@ -47,8 +47,8 @@ def read(offset: int, end: int, size: int = 4) -> LogRead:
 
 class Machine(RuleBasedStateMachine):
     """Members acquire and acknowledge records, locks expire, writes succeed and fail, and the broker dies in between.
-    Each record is accepted at most once, is never lost, is never acquired by two members at a time, and is never
-    delivered too often."""
+    Invariants: each record is accepted at most once, is never lost, is never acquired by two members at a time, and is
+    never delivered too often."""
 
     queue = False
     """Whether the group has a dead letter queue."""
@@ -154,7 +154,7 @@ class Machine(RuleBasedStateMachine):
 
 
 class QueueMachine(Machine):
-    """The same with a dead letter queue: a record that is done was accepted, or is in the queue."""
+    """The same machine with a dead letter queue: a finished record was accepted, or is in the queue."""
 
     queue = True
 

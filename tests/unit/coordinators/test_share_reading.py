@@ -1,4 +1,4 @@
-"""Data on disk is read by another thread, data in memory at once."""
+"""Another thread reads data from disk; data in memory is returned at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FakeLog:
 
 
 async def _read(*offsets: int) -> tuple[list[Any], FakeLog]:
-    """The result of a fetch at each offset, repeated after a read from disk has ended."""
+    """Return the result of a fetch at each offset; fetch again after a read from disk has ended."""
     loop, log, over = asyncio.get_running_loop(), FakeLog(), asyncio.Event()
     reading = Reading(SimpleNamespace(loop=loop, log=log), KEY, False, over.set, loop.create_task)  # type: ignore[arg-type]
     given: list[Any] = []

@@ -1,4 +1,4 @@
-"""Where a share group begins in a partition, and the end that its lag is measured to (KIP-207)."""
+"""The start offset of a share group in a partition, and the end offset from which its lag is computed (KIP-207)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC = Uuid.random()
 
 
 def log_with(*, lags: bool) -> Any:
-    """Partition logs of a leader with high watermark 5, whose epoch may begin above that."""
+    """Return the log of a leader with high watermark 5, whose epoch may begin above that."""
     ends = SimpleNamespace(log_start_offset=2, high_watermark=5, last_stable_offset=4, lags_epoch_start=lags)
     return SimpleNamespace(offsets=lambda *_: ends, offset_for_timestamp=lambda *_: -1)
 

@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071) in the coordinator: what members are answered, and what time does."""
+"""Streams groups (KIP-1071) in the coordinator: responses to members, and effects of passing time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def new_world() -> World:
 
 
 def join(world: World, member: str) -> asyncio.Future[StreamsHeartbeatResult]:
-    """The answer, when it is on disk."""
+    """Return the response, once the change is on disk."""
     answer: asyncio.Future[StreamsHeartbeatResult] = world.loop.create_future()
     beat = StreamsHeartbeat(
         member,

@@ -1,9 +1,12 @@
-"""Any sequence of joins, heartbeats, lost answers, departures, expired members, changing topics and settings keeps the
-promises of a streams group (KIP-1071):
+"""Invariants of a streams group (KIP-1071) after any sequence of joins, heartbeats, lost responses, departures, expired
+members, changing topics and settings:
 
-no task is active at two members at a time; a process has a task once at most, but for a member that changes its role;
-who is not in the target loses it; with no more changes every member reaches the target, which gives each task to one
-member and its copies to other processes; and what is stored is the group.
+- No task is active on two members at a time.
+- A process has a task at most once, except for a member that changes the task's role.
+- A member loses a task that is not in its target assignment.
+- Without further changes every member reaches its target assignment, which gives each task to one member and its copies
+  to other processes.
+- The stored state equals the group's state.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ TOPOLOGY = Topology(
 
 
 class World:
-    """Topics that come and go, settings, and a place of the coordinator's own in which nothing is delayed."""
+    """Topics that are created and deleted, settings, and a coordinator without delays."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -60,7 +63,7 @@ class World:
 
 @dataclass
 class Client:
-    """A member as its own process knows it."""
+    """A member as its own process sees it."""
 
     epoch: int = JOINS
     runs: Tasks = Tasks()  # noqa: RUF009 (immutable)
@@ -83,11 +86,12 @@ class Machine(RuleBasedStateMachine):
         self.clients: dict[str, Client] = {}
         self.log: dict[bytes, bytes | None] = {}
         self.early = False
-        """The assignment interval is not over."""
+        """Whether the assignment interval is still running."""
         self.ahead: list[Callable[[StreamsGroup], None]] = []
-        """Changes that came first for the next turn."""
+        """Changes that the next batch makes first."""
 
-    # --- what the coordinator does ------------------------------------------------------------------------------------
+    # --- the coordinator's environment
+    # -------------------------------------------------------------------------------------
 
     def look(self, draft: StreamsGroup) -> bool:
         assert draft.topology is not None
@@ -144,10 +148,10 @@ class Machine(RuleBasedStateMachine):
             after = self.turn(change)
         except KafkaError as error:
             if error.code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
-                # It gives everything up and joins again.
+                # The client releases all tasks and joins again.
                 self.clients[member_id] = Client()
             elif error.code == ErrorCode.INVALID_REQUEST:
-                # It runs tasks that there are no more: the topic is another one.
+                # The client runs tasks that no longer exist, because the topic was re-created.
                 self.clients[member_id] = Client()
             elif error.code in FATAL:
                 del self.clients[member_id]
@@ -157,12 +161,12 @@ class Machine(RuleBasedStateMachine):
         member = membership.progress(after, member_id, heartbeat.owned)
         self.commit(after)
         if not answered:
-            # It does not know what was heard: it says everything again.
+            # The client does not know which of its fields arrived, so it sends all fields again.
             client.full = True
             return
         client.epoch = member.epoch
         client.told = member.assigned.tasks
-        # A task that must not run twice starts when the member has closed the other one.
+        # A task that must not run twice starts when the member has closed the other task.
         client.runs = Tasks(
             client.runs.active | client.told.active,
             (client.runs.standby | client.told.standby) - client.runs.active - client.told.active,
@@ -175,11 +179,11 @@ class Machine(RuleBasedStateMachine):
         for member_id in IDS[:2]:
             self.join(member_id)
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     @rule(member_id=st.sampled_from(IDS))
     def join(self, member_id: str) -> None:
-        # A process that starts anew under an old id has given everything up.
+        # A process that restarts with an old member id has released all tasks.
         self.clients[member_id] = Client()
         self.beat(member_id)
 
@@ -206,7 +210,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(member_id=st.sampled_from(IDS))
     def leave_and_come_back(self, member_id: str) -> None:
-        """Both within one write."""
+        """Leave and come back within one write."""
         if self.group is not None and member_id in self.group.members:
             self.ahead.append(lambda draft: membership.remove(draft, member_id))
             self.join(member_id)
@@ -216,7 +220,7 @@ class Machine(RuleBasedStateMachine):
     def expire(self, data: st.DataObject) -> None:
         assert self.group is not None
         member_id = data.draw(st.sampled_from(sorted(self.group.members)))
-        # Its own process has noticed before: sessions of clients are shorter.
+        # The client itself has noticed before: its session is shorter.
         if member_id in self.clients:
             self.clients[member_id] = Client()
         self.commit(self.turn(lambda draft: membership.remove(draft, member_id)))
@@ -235,7 +239,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(early=st.booleans())
     def put_targets_off(self, early: bool) -> None:
-        """From now on, or no longer."""
+        """Delay target assignments from now on, or no longer."""
         self.early = early
         if early or self.group is None:
             return
@@ -313,7 +317,7 @@ class Machine(RuleBasedStateMachine):
         if len(set(threads.values())) == 1 and not self.world.standbys:
             assert max(busy) <= -(-2 * count // len(busy)) + 1, "shared out"
 
-    # --- what always holds --------------------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------------------------------
 
     @invariant()
     def no_task_runs_twice(self) -> None:

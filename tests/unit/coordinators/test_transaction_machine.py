@@ -1,4 +1,4 @@
-"""The decisions about one transactional id, driven by generated sequences of what producers, time and markers do."""
+"""The decisions about one transactional id, driven by generated sequences of actions by producers, time and markers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EVENTS = ("init", "init again", "fence", "add", "commit", "abort", "bump", "bump
 
 
 class Machine:
-    """One id, its present producer, and what was promised to anybody."""
+    """One transactional id, its current producer, and all promises made to clients."""
 
     def __init__(self, epoch: int) -> None:
         self.now = CoordinatedTransaction(1, epoch)
@@ -49,7 +49,7 @@ class Machine:
         self.ids = 1
         self.clock = 0
         self.outcome: bool | None = None
-        """Outcome of the ending transaction."""
+        """The outcome of the ending transaction."""
 
     def new_id(self) -> int:
         self.ids += 1
@@ -61,7 +61,7 @@ class Machine:
             self.me = who
 
     def take(self, change: CoordinatedTransaction) -> None:
-        """Each stored state is a legal transition, and can be read again."""
+        """Check that each stored state is a legal transition and can be read again."""
         assert change.state in LEGAL_MOVES[self.now.state]
         stored = decode_value(encode_value(change))
         assert replace(stored, last_epoch=change.last_epoch) == change
@@ -122,7 +122,7 @@ class Machine:
             self.become(change.successor)
 
     def late(self, zombie: TransactionProducer) -> None:
-        """A replaced producer changes nothing."""
+        """Check that a replaced producer changes nothing."""
         if zombie == self.me:
             return
         for attempt in (
@@ -204,7 +204,8 @@ def refusal(attempt: Callable[[], object]) -> int:
 @pytest.mark.checklist("E4", "E6")
 @pytest.mark.parametrize("epoch", [3, EPOCH_LAST])
 def test_who_has_its_next_epoch_waits_until_the_markers_are_written(epoch: int) -> None:
-    """The answer to an end gives it, before they are: under the next id, if the epochs are used up."""
+    """The response to an end contains the next epoch before the markers are written; under the next producer id, if the
+    epochs are used up."""
     new_id = 9 if epoch == EPOCH_LAST else None
     ending = decisions.end_and_bump(ongoing(epoch), TransactionProducer(1, epoch), True, 2, new_id=new_id)
     me = ending.successor

@@ -1,5 +1,5 @@
-"""Waits of transactions: the next transaction's records follow the end of the last one at once, and a request that
-arrives while the last one completes gets its response afterwards."""
+"""Waits of transactions: the next transaction's records follow the end of the previous one at once. A request that
+arrives while the previous one is completing gets its response afterwards."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONFIG = {
 
 
 class HeldLog(FakeLog):
-    """End the held appends in any order, with any code."""
+    """A log whose held appends the test ends in any order, with any code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class HeldMarkers:
 
 
 class Ids:
-    """Hands out ids of producers."""
+    """Allocates producer ids."""
 
     last = 0
 
@@ -130,7 +130,7 @@ class World:
         await self.coordinator.add(ID, self.me, [self.part], VERSION_2)
 
     async def end(self) -> list[ErrorCode]:
-        """The code of the end, when the coordinator has called back."""
+        """Return the code of the end, when the coordinator has called back."""
         callback: list[ErrorCode] = []
 
         def ended(code: ErrorCode, successor: TransactionProducer) -> None:
@@ -142,7 +142,7 @@ class World:
         return callback
 
     async def add(self, patience_s: float = 60) -> list[ErrorCode]:
-        """The codes, when the coordinator has called back."""
+        """Return the codes, when the coordinator has called back."""
         callback: list[ErrorCode] = []
         self.coordinator.add_then(ID, self.me, [self.part], callback.append, VERSION_2, patience_s=patience_s)
         await self.step()
@@ -166,7 +166,8 @@ async def ready() -> World:
 
 
 async def test_an_end_whose_markers_wait_for_nothing_is_one_step() -> None:
-    """Decided, written and complete within one turn of the event loop: no request sees a state in between."""
+    """The end is decided, written and completed within one turn of the event loop: no request sees a state in
+    between."""
     world = await ready()
     callback: list[ErrorCode] = []
     world.turn.begin()

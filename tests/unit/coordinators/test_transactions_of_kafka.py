@@ -42,7 +42,7 @@ class Kept:
 
 
 class World:
-    """A log in which one transaction with two partitions lies as Kafka wrote it."""
+    """A log with one transaction of two partitions, as Kafka writes it."""
 
     def __init__(self, state: TransactionState) -> None:
         self.log, self.topics, self.markers, self.kept = FakeLog(), FakeTopics(), HeldMarkers(), Kept()
@@ -92,7 +92,7 @@ async def test_it_is_open_where_the_names_meant_what_they_mean_now() -> None:
 
 async def test_an_open_one_whose_topic_nobody_can_name_is_aborted() -> None:
     world = World(TransactionState.ONGOING)
-    # It has the name now, and was made later.
+    # The topic has the name now, but was created later.
     world.topics.lives[world.topics.create("lost")] = "lost", BEGAN_MS + 1, NOW_MS
     await world.load()
     assert world.states == [TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT]

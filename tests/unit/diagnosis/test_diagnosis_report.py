@@ -1,4 +1,4 @@
-"""The report of a broker whose loop hangs, and the socket between two broken processes."""
+"""The report of a broker whose loop hangs, and the diagnosis socket if one of the two processes misbehaves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT_S = 60.0
 
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """Runs on a thread of its own."""
+    """Yield a loop that runs on its own thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -42,7 +42,7 @@ async def metadata() -> Mapping[str, Node]:
 
 
 async def quorum() -> None:
-    """There is none."""
+    """Return None: there is no quorum."""
 
 
 def subject(loop: asyncio.AbstractEventLoop) -> Subject:

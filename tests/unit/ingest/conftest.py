@@ -11,6 +11,6 @@ from tests.unit.ingest.held import HeldIngests
 @pytest.fixture
 def held(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> HeldIngests:
     held = HeldIngests()
-    # Each start makes a native core of its own.
+    # Each start creates its own native core.
     monkeypatch.setattr("tests.support.fake_native.FakeIngests", lambda: held)
     return held

@@ -75,7 +75,7 @@ async def create(plane: ControlPlane, name: str = "t") -> Uuid:
 def remember(
     plane: ControlPlane, topic_id: Uuid, count: int, *, named: str = "", partitions: int = 0, batch_id: int = -1
 ) -> None:
-    """Put commits into the images that no client made. Their names are numbers by default."""
+    """Add commits to the images without a client. Their names are numbers by default."""
     now = plane.clock.wall_ms()
     parts = {index: IngestedPartition(1, 70, 0, 1) for index in range(partitions)}
     many = tuple(

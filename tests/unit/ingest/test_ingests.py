@@ -1,4 +1,4 @@
-"""Ingests beside deletions and undeletions, over a native core whose calls can be held or fail."""
+"""Ingests during deletions and undeletes, with a native core whose calls can be held or fail."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_topic_that_is_back_before_its_ingests_are_removed_takes_new_one
 async def test_a_node_that_is_missing_in_the_store_is_made_by_the_commit(
     control_plane: ControlPlane, held: HeldIngests
 ) -> None:
-    """A state that an earlier release may have left."""
+    """An earlier release may have left this state."""
     broker = await control_plane.start()
     topic_id = await create(control_plane)
     key = (topic_id, "job", -1)
@@ -114,7 +114,7 @@ async def test_files_that_cannot_be_removed_do_not_keep_the_others(
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The janitor comes by the clock's time, which the test moves."""
+    """Shorten the pause between two checks of expiry: the test advances the clock."""
     monkeypatch.setattr("pybroker.broker.ingest.ingest_expiry.ROUND_S_MAX", 0.05)
 
 
@@ -122,7 +122,8 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_files_that_cannot_be_removed_are_tried_again(
     control_plane: ControlPlane, held: HeldIngests, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By abort, expiry, an empty commit and a repeated begin: each is decided, whatever the state of the disk."""
+    """The ingest ends by abort, expiry, an empty commit or a repeated begin. Each is decided, whatever the state of the
+    disk."""
     await control_plane.start()
     topic_id = await create(control_plane)
     ingest = ingests(control_plane)
@@ -199,7 +200,7 @@ async def test_a_round_of_the_janitor_that_fails_is_not_its_last(
 async def test_a_decided_commit_is_finished_by_the_start(
     control_plane: ControlPlane, held: HeldIngests, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its topic is shown long before ingests are started; that is no reason to begin without them."""
+    """The topic becomes visible long before ingests are started; the commit is not linked before the start."""
     await control_plane.start()
     topic_id = await create(control_plane)
     key = (topic_id, "job", -1)

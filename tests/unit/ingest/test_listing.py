@@ -1,4 +1,4 @@
-"""Listings of ingests: in pages, and without holding anybody up."""
+"""Listings of ingests: in pages, without blocking other requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_long_listing_holds_nobody_up(control_plane: ControlPlane, held:
 
 
 async def pages(plane: ControlPlane, between: Callable[[], object] = lambda: None) -> list[list[str]]:
-    """The names in each page of a whole listing."""
+    """Return the names in each page of a whole listing."""
     request = ListIngestsRequest(topic_ids=None, ingest_id=None, include_committed=True)
     found = []
     while not found or request.after is not None:
@@ -42,7 +42,7 @@ async def pages(plane: ControlPlane, between: Callable[[], object] = lambda: Non
 
 
 async def test_a_page_is_encoded_in_some_milliseconds(control_plane: ControlPlane, held: HeldIngests) -> None:
-    """The time without a turn for others on the loop is limited, however many ingests are remembered."""
+    """The time during which other tasks do not run is limited, however many ingests are remembered."""
     await control_plane.start()
     topic_id = await create(control_plane)
     remember(control_plane, topic_id, 25_000)
@@ -101,7 +101,7 @@ async def test_the_command_follows_pages(
     loop = asyncio.get_running_loop()
 
     class AskedHere:
-        """Like `SparkCluster`; requests become calls of the handler."""
+        """A replacement for `SparkCluster` that turns requests into calls of the handler."""
 
         asked = 0
 

@@ -47,7 +47,7 @@ def test_incarnations_of_a_name_are_one_order() -> None:
         [
             TopicPartitionErrors(FIRST, [PartitionError(0, 0), PartitionError(1, 56)]),
             TopicPartitionErrors(SECOND, [PartitionError(0, 0)]),
-            # The first report did not name it, so report it again.
+            # The first report did not name the topic, so report it again.
             TopicPartitionErrors(NAMELESS, [PartitionError(0, ErrorCode.UNKNOWN_TOPIC_ID)]),
         ],
     )

@@ -1,5 +1,5 @@
-"""Where a broker sends requests without news from the metadata store: reports of others count until the store has news.
-"""
+"""Where a broker sends requests if the metadata store sends it no news: reports of other brokers count until the store
+has news."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN, BEFORE, NEXT, THIRD = 1, 2, 3, 4
 
 
 class Brokers:
-    """Answers in the place of their connections; None: not reached."""
+    """Responses in place of connections to brokers; None: the broker is unreachable."""
 
     def __init__(self, **says: Any) -> None:
         self.says = {int(name[1:]): answer for name, answer in says.items()}
@@ -62,7 +62,7 @@ def test_who_is_not_the_controller_any_more_says_who_is() -> None:
     discovery = of(Brokers(), leadership)
     discovery.note_denial(BEFORE, denies(NEXT))
     assert discovery.controller == NEXT
-    # That broker is not the controller and knows none: only the store's last state is left.
+    # The named broker is not the controller and knows none: only the store's last state is left.
     discovery.note_denial(NEXT, denies(None))
     assert discovery.controller == BEFORE
     discovery.note_denial(BEFORE, denies(NEXT))

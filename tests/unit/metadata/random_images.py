@@ -51,7 +51,7 @@ class RandomDeltas:
         self._count = 0
         self.fields: dict[str, Callable[[ClusterImage], Any]] = {
             "topics": self._topics,
-            "states": lambda image: (),  # made of `topics` by with_changed_states
+            "states": lambda image: (),  # with_changed_states makes it from `topics`
             "removed": lambda image: self._some(image.topics.values()),
             "brokers": lambda image: tuple(self._broker(each) for each in self._some(range(5))),
             "fenced": lambda image: tuple(self._broker(each) for each in self._some(range(5, 9))),
@@ -94,7 +94,7 @@ class RandomDeltas:
         }
 
     def delta(self, image: ClusterImage, share: float = 0.5) -> ImageDelta:
-        """A delta that changes about this share of the fields."""
+        """Return a delta that changes about this share of the fields."""
         chosen = [field for field in self.fields if self.random.random() < share]
         values = {field: self.fields[field](image) for field in chosen}
         # A topic is removed if another incarnation takes its name, and not if it stays.
@@ -106,14 +106,14 @@ class RandomDeltas:
         return ImageDelta(**{**values, "removed": tuple(removed.values())})
 
     def image(self) -> ClusterImage:
-        """An image after many changes."""
+        """Return an image after many changes."""
         image = ClusterImage.initial(3)
         for _ in range(6):
             image = image.apply(self.delta(image, share=0.9))
         return self.details(image)
 
     def details(self, image: ClusterImage) -> ClusterImage:
-        """The image with other values in the fields that no delta changes."""
+        """Return the image with other values in the fields that no delta changes."""
         return msgspec.structs.replace(
             image,
             controller_epoch=self._int32(),
@@ -126,7 +126,7 @@ class RandomDeltas:
         )
 
     def make(self, kind: type[Any], **fixed: Any) -> Any:
-        """A struct with random values for all fields that are not `fixed`."""
+        """Return a struct with random values for all fields that are not `fixed`."""
         hints = typing.get_type_hints(kind)
         values = {
             field.name: self.value(hints[field.name], field.name)
@@ -136,7 +136,7 @@ class RandomDeltas:
         return kind(**values, **fixed)
 
     def value(self, kind: Any, name: str) -> Any:
-        """A value of a type; `name` is its field's."""
+        """Return a value of a type; `name` is the name of its field."""
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if name == "offsets":
             return tuple(self._offset() for _ in range(self.random.randrange(3)))
@@ -196,7 +196,7 @@ class RandomDeltas:
         return tuple(self.random.sample(there, min(len(there), self.random.randrange(3))))
 
     def _changed(self, known: Mapping[str, Any], names: tuple[str, ...], value: Callable[[], Any]) -> dict[str, Any]:
-        """The same mapping with some keys set and removed."""
+        """Return the mapping with some keys set and some removed."""
         after = dict(known)
         for name in names:
             match self.random.randrange(3):
@@ -237,7 +237,7 @@ class RandomDeltas:
                 changes["config"] = self._changed(topic.config, SETTINGS, self._setting)
                 changes["config_version"] = self._int32()
             case 2:
-                # Another incarnation.
+                # This is another incarnation.
                 return typing.cast(TopicImage, self.make(TopicImage, name=topic.name))
             case 3:
                 name = self.random.choice(("lineage", "departed", "created_ms", "node_version"))

@@ -1,4 +1,5 @@
-"""Deltas and images as records of the metadata log: nothing is lost, bytes stay, what does not fit is refused."""
+"""Deltas and images as records of the metadata log: nothing is lost, the bytes never change, and records that do not
+fit are refused."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ BEFORE = EMPTY.apply(
 
 
 def changed(**fields: object) -> TopicImage:
-    """The topic with another state."""
+    """Return the topic with another state."""
     return msgspec.structs.replace(TOPIC, partitions=(msgspec.structs.replace(STATE, **fields),))
 
 
@@ -319,13 +320,13 @@ GOLDEN: dict[str, tuple[ImageDelta, list[str]]] = {
 
 
 def sent(before: ClusterImage, delta: ImageDelta) -> ImageDelta:
-    """The delta for readers that know `before`, without topics of which nothing has changed."""
+    """Return the delta for readers that know `before`, without topics in which nothing has changed."""
     form = with_changed_states(before, delta)
     return by_name(msgspec.structs.replace(form, states=tuple(states for states in form.states if states.partitions)))
 
 
 def by_name(delta: ImageDelta) -> ImageDelta:
-    """The delta with its topics in the order of their names."""
+    """Return the delta with its topics in the order of their names."""
     topics = tuple(sorted(delta.topics, key=lambda topic: topic.name))
     states = tuple(sorted(delta.states, key=lambda states: states.name))
     return msgspec.structs.replace(delta, topics=topics, states=states)

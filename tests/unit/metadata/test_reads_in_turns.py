@@ -1,4 +1,4 @@
-"""A controller that takes office reads a node for each partition, and its broker serves others meanwhile."""
+"""A new controller reads a node for each partition, and its broker serves other requests meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tree:
         return [str(number) for number in range(PARTITIONS)] if depth == 2 else []
 
     async def others(self) -> None:
-        """Another task on the loop."""
+        """Run another task on the loop."""
         while True:
             await asyncio.sleep(0)
             self.asked = 0

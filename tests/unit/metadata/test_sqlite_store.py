@@ -60,7 +60,7 @@ async def test_damage_is_noticed(tmp_path: Path, damage: str) -> None:
     elif damage == "cut":
         del content[len(content) // 2 :]
     else:
-        # The header of every page in the middle: some page of the tree is hit for certain.
+        # Damage the header of every page in the middle of the file: this certainly hits a page of the tree.
         for page in range(4096, len(content) - 4096, 4096):
             content[page : page + 8] = b"\xff" * 8
     path.write_bytes(content)

@@ -52,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
 
 @pytest.fixture(params=["embedded", "zookeeper"])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
-    """Opens a session on one and the same store; a second call comes after the first session was closed."""
+    """Yield a function that opens a session on the same store; call it again only after the first session is closed."""
 
     async def embedded() -> MetadataStore:
         return await EmbeddedStore.open(tmp_path)
@@ -325,7 +325,7 @@ async def test_ensure_paths_is_one_commit_of_what_is_missing(
 
 
 async def test_ensure_paths_beside_another_broker(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that creates some of these nodes between the read and the commit."""
+    """Another client creates some of these nodes between the read and the commit."""
     multi = store.multi
 
     async def later(operations: Sequence[Operation]) -> list[OperationResult]:

@@ -57,7 +57,7 @@ class States:
         store.on_session(self._queue.put_nowait)
 
     async def until(self, state: SessionState) -> list[SessionState]:
-        """All that was said up to `state`."""
+        """Return all states up to `state`."""
         seen: list[SessionState] = []
         while not seen or seen[-1] is not state:
             seen.append(await asyncio.wait_for(self._queue.get(), PATIENCE_S))
@@ -69,7 +69,7 @@ async def off_loop(function: Callable[[], None]) -> None:
 
 
 async def test_a_session_outlives_a_server_that_is_away_for_a_moment(server: ZooKeeperServer) -> None:
-    # The server begins to count anew when it is back; until then a busy machine may take its time.
+    # The server starts counting the session anew when it is back; until then a busy machine may be slow.
     store = await ZooKeeperStore.open(settings(server, 60_000))
     states, events = States(store), asyncio.Queue[WatchEvent]()
     await store.create("/mine", ephemeral=True)
@@ -86,7 +86,7 @@ async def test_a_session_outlives_a_server_that_is_away_for_a_moment(server: Zoo
 
 
 async def test_a_server_that_never_answers_a_connection_does_not_cost_the_session(server: ZooKeeperServer) -> None:
-    # A server that starts may take the request for a connection and forget it.
+    # A starting server may accept the request for a connection and never answer it.
     connections: list[asyncio.StreamWriter] = []
 
     async def door(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -155,8 +155,8 @@ async def test_a_write_whose_answer_never_came_may_have_been_done(server: ZooKee
     with pytest.raises(UnknownOutcomeError, match="/a"):
         await asyncio.wait_for(writing, PATIENCE_S)
     await off_loop(server.start)
-    # A read shows which it was; here the server had not received the request. A server that has just started may accept
-    # a connection and not answer on it for a whole session timeout.
+    # A read shows whether the write succeeded; here the server had not received it. A server that has just started may
+    # accept a connection and not answer on it for a whole session timeout.
     async with asyncio.timeout(3 * PATIENCE_S):
         while True:
             try:
@@ -184,7 +184,8 @@ async def test_without_a_server_reads_and_writes_end_with_unavailable(server: Zo
 
 
 async def test_a_start_waits_longer_than_a_session_lasts(server: ZooKeeperServer) -> None:
-    """A broker that starts while ZooKeeper is down starts when ZooKeeper is back: no one would restart it."""
+    """A broker that starts while ZooKeeper is down waits until ZooKeeper is back: otherwise it would have to be started
+    again."""
     store = await ZooKeeperStore.open(settings(server, 2_000))
     store.starting(True)
     await store.create("/a")
@@ -242,7 +243,7 @@ async def test_a_multi_that_does_not_fit_is_refused_before_it_is_sent(server: Zo
     assert failed.value.index == 1
     assert isinstance(failed.value.cause, ValueTooLargeError)
     assert isinstance(failed.value.results[0], RolledBackError)
-    # The server accepts everything that the limit allows.
+    # The server accepts every value within the limit.
     await store.multi([Create("/a", bytes(MULTI_BYTES_MAX - 4 * 64 - 16)), Create("/b"), Create("/c")])
     assert await store.children("/") == ["a", "b", "c"]
     assert states._queue.empty()

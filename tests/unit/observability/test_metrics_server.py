@@ -1,4 +1,4 @@
-"""/metrics, /healthz, /readyz, and what else may come to that port."""
+"""/metrics, /healthz, /readyz, and other requests to that port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pybroker.native import MetricFamilies
 
 
 class Served(NamedTuple):
-    """A server and what its answers depend on."""
+    """A server, and the values on which its responses depend."""
 
     port: int
     state: dict[str, object]
@@ -88,7 +88,7 @@ async def test_silence_is_cut_off(served: Served, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_silent_connections_give_way_to_a_probe(served: Served) -> None:
-    """More of them than there is room for: the oldest are closed, and a probe is answered."""
+    """There are more silent connections than allowed: the oldest are closed, and a probe is answered."""
     silent = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2 * metrics_server.HEADS_MAX)]
     assert (await served.ask(b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.0 200 ")
     with contextlib.suppress(ConnectionResetError):

@@ -1,1 +1,1 @@
-"""Offline commands, on files made by hand."""
+"""Tests of offline commands, with files that the tests write."""

@@ -62,7 +62,7 @@ def remove(topic_id: Uuid) -> bytes:
 
 
 def eligible(topic_id: Uuid) -> bytes:
-    """A partition that the last replica has left (KIP-966)."""
+    """Return a partition whose ISR the last replica has left (KIP-966)."""
     body = struct.pack(">i", 0) + raw(topic_id) + numbers(1) + numbers() + numbers() + numbers()
     tagged = b"\x01\x01" + bytes([len(numbers(1))]) + numbers(1)
     return b"\x01\x03\x02" + body + struct.pack(">iii", -1, 0, 0) + b"\x02" + raw(Uuid.random()) + tagged
@@ -174,7 +174,7 @@ def test_every_type_of_kafka_4_4_is_taken_over_or_named() -> None:
 
 
 def test_replicas_that_are_eligible_no_more(tmp_path: Path) -> None:
-    """ClearElrRecord, of one topic and of all."""
+    """ClearElrRecord, for one topic and for all topics."""
     both = [topic(A, "a"), eligible(A), topic(B, "b"), eligible(B)]
     found = read(tmp_path, *both, b"\x01\x1c\x00" + text("a") + b"\0")
     assert {one.name: one.partitions[0].eligible for one in found.topics.values()} == {"a": (), "b": (1,)}

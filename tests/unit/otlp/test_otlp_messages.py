@@ -1,4 +1,4 @@
-"""From metrics to OTLP's messages."""
+"""Conversion of metrics to OTLP messages."""
 
 from __future__ import annotations
 
@@ -64,9 +64,8 @@ def test_many_points_are_several_messages(monkeypatch: pytest.MonkeyPatch) -> No
 def test_other_threads_run_after_a_few_samples(
     kind: str, labels: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """10,000 partitions have a hundred thousand samples: seconds of work, in which the broker's loop needs the
-    interpreter at once.
-    """
+    """10,000 partitions have a hundred thousand samples: converting them takes seconds, during which the broker's loop
+    must get the interpreter at once."""
     pauses: list[float] = []
     monkeypatch.setattr(otlp_messages, "time", SimpleNamespace(sleep=pauses.append))
     exported(many(10 * otlp_messages.SLICE, kind, **labels))

@@ -1,4 +1,4 @@
-"""Signals to a broker in the foreground, over a fake that does not stop on its own."""
+"""Signals to a broker in the foreground, with a fake broker that does not stop on its own."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def wait_for(process: subprocess.Popen[str], word: str) -> None:
 @pytest.mark.checklist("R24")
 @pytest.mark.parametrize("where", ["stop", "loop"])
 def test_a_second_signal_ends_at_once(where: str) -> None:
-    """Also when the loop itself hangs."""
+    """This works even if the loop itself hangs."""
     process = started(where)
     try:
         wait_for(process, "pybroker is ready")

@@ -28,7 +28,7 @@ REQUEST = ib.FetchRequest(
 
 
 class Node:
-    """A node of the quorum with one answer."""
+    """A node of the quorum that gives one response."""
 
     def __init__(self, code: ErrorCode) -> None:
         partition = ib.FetchResponse_PartitionData(partition_index=0, error_code=int(code), records=b"")

@@ -11,7 +11,7 @@ from pybroker.broker.quorum.quorum_node import REPEAT_S, LogRoom
 
 
 class DirRoom:
-    """Disk space of one log directory."""
+    """The disk space of one log directory."""
 
     def __init__(self, path: str) -> None:
         self.path, self.total_bytes, self.usable_bytes, self.full_refusals = path, 100, 10, 2

@@ -28,7 +28,7 @@ RECORD = encode_record(m.NoOpRecord())
 
 
 class Broker:
-    """A broker that remembers a position, and its log."""
+    """A broker that has stored a position, and its log."""
 
     def __init__(self, directory: Path, seen: SeenPosition | None) -> None:
         self.directory = directory

@@ -26,7 +26,7 @@ WAIT_S = 60
 
 
 def image() -> ClusterImage:
-    """An image whose snapshot a thread reads."""
+    """Return an image whose snapshot is so large that a thread reads it."""
     brokers = ClusterImage.initial(3).apply(ImageDelta(brokers=(BrokerImage(1, 1, (ENDPOINT,), None),)))
     event = CreateTopics(tuple(NewTopic(f"t{number}", 1, 1, None, {}) for number in range(TOPICS)), False, 1, 1)
     return brokers.apply(rule_of(event).decide(brokers, event).delta)
@@ -86,7 +86,7 @@ class Native:
 
 
 class Listener:
-    """Notes what it gets."""
+    """Records everything that it gets."""
 
     def __init__(self) -> None:
         self.got: list[str] = []

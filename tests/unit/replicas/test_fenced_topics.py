@@ -1,5 +1,5 @@
-"""A topic fenced for a decision stays fenced until the last decision about it is made; if it still exists then, it
-opens."""
+"""A topic is fenced until the last decision about it is made. If the topic still exists then, it accepts records
+again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OFFSETS = ({"group": "g", "partition": 0, "offset": 7},)
 
 
 class Partitions:
-    """Which topics are fenced. `held` holds up the next call."""
+    """Records which topics are fenced. `held` delays the next call."""
 
     def __init__(self) -> None:
         self.fenced: set[Uuid] = set()
@@ -82,7 +82,7 @@ class Closed:
 
     @property
     def state(self) -> tuple[set[Uuid], dict[Uuid, int]]:
-        """The fenced topics, and how many times commits are held."""
+        """Return the fenced topics, and how often commits are held."""
         return self.partitions.fenced, self.groups.holds
 
 
@@ -127,13 +127,13 @@ async def test_words_that_cross_leave_nothing_half_closed(closed: Closed) -> Non
 
 
 async def test_a_closing_ends_with_its_controller(closed: Closed) -> None:
-    """The controller dies before its decision: no ReopenTopics arrives. The next controller may fence the topic, too.
-    """
+    """The controller dies before its decision: no ReopenTopics arrives. The next controller may fence the topic,
+    too."""
     await closed.close(A, B, number=7)
     await closed.close(B, controller_epoch=2, number=1)
     await closed.closing.expire(2, 1)
     assert closed.state == ({B}, {A: 0, B: 1})
-    # The dead controller's request was on its way.
+    # The dead controller's request was still on its way.
     assert await closed.close(A, number=8) == ()
     await closed.reopen(A, B, number=7)
     assert closed.state == ({B}, {A: 0, B: 1})
@@ -142,8 +142,8 @@ async def test_a_closing_ends_with_its_controller(closed: Closed) -> None:
 
 
 async def test_a_closing_ends_with_the_life_of_the_broker(closed: Closed) -> None:
-    """The controller sends ReopenTopics to brokers that are registered. To a broker that was not at that moment it
-    sends the whole image when it is back."""
+    """The controller sends ReopenTopics only to registered brokers. A broker that is not registered at that moment gets
+    the whole image when it is back."""
     await closed.close(A, broker_epoch=1)
     await closed.closing.expire(1, 1)
     assert closed.state == ({A}, {A: 1})
@@ -159,7 +159,7 @@ async def test_what_a_dead_controller_deleted_stays_closed(closed: Closed) -> No
 
 
 async def test_a_closing_that_its_end_has_overtaken_closes_nothing(closed: Closed) -> None:
-    """CloseTopics and ReopenTopics use two connections; the first may come late."""
+    """CloseTopics and ReopenTopics use two connections, so CloseTopics may arrive late."""
     await closed.close(A, number=1)
     await closed.reopen(A, number=2)
     assert closed.state == ({A}, {A: 1}), "the other closing of the topic goes on"

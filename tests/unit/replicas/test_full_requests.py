@@ -1,4 +1,4 @@
-"""A FULL request with several brokers: what becomes of partitions that it does not name, also of those in service."""
+"""A FULL request in a cluster: what happens to partitions that it does not name, including those in service."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ async def test_an_unknown_id_that_turns_out_to_be_a_topics_is_in_service_again(h
     assert host.staging.waiting[A].endless
     await host.staging.start(0)
     assert host.staging.waiting[A].endless, "what was put aside without a deadline gets none later"
-    host.native.staged.clear()  # native code takes it back when the request names it
+    host.native.staged.clear()  # native code restores it when the request names it
     assert await host.lead(A, 0) == [0]
     assert not host.staging.waiting
 
 
 @pytest.mark.checklist("R27")
 async def test_a_full_request_without_its_controllers_image_says_nothing_of_others(host: Host) -> None:
-    """Nor does one that comes late: of a controller that was replaced."""
+    """The same holds for a late FULL request of a controller that was replaced."""
     host.found(host.directory_of("ghost", 0, UNKNOWN))
     await host.lead(B, 0, name="b")
     await show(host, controller_epoch=1)
@@ -100,7 +100,7 @@ async def test_a_full_request_without_its_controllers_image_says_nothing_of_othe
     await show(host, controller_epoch=2)
     assert await host.lead(A, 0, kind=FULL, controller_epoch=2) == [0]
     assert host.staged == {(UNKNOWN, 0), (B, 0)}
-    # One of the controller before, late.
+    # This request of the previous controller is late.
     assert await host.lead(B, 0, name="b", kind=FULL, controller_epoch=1) == [11]
 
 

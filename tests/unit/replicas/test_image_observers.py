@@ -1,4 +1,4 @@
-"""Shrinks, expansions and elections are counted as the view shows them."""
+"""Shrinks, expansions and elections are counted as this broker's view shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def image(*states: PartitionImage) -> ClusterImage:
 
 
 async def follow(figures: PartitionChangeMetrics, *steps: PartitionImage, whole: bool = False) -> None:
-    """Each step as a change of one partition, the first one being there before."""
+    """Apply each step as a change of one partition. The first step is the initial state."""
     before = image(steps[0])
     for step in steps[1:]:
         after = image(step)

@@ -1,4 +1,4 @@
-"""Which proposals of leaders go to the controller."""
+"""Which proposals of leaders are sent to the controller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC = Uuid.random()
 
 
 class Told:
-    """Calls of native code with the results of its proposals."""
+    """Records calls of native code with the results of its proposals."""
 
     def __init__(self) -> None:
         self.refusals: list[tuple[Any, ...]] = []
@@ -66,7 +66,7 @@ async def test_who_is_about_to_stop_is_not_proposed() -> None:
 
 
 class Refuses(FakeController):
-    """A controller that knows none of the brokers that are to join."""
+    """A controller that knows none of the brokers which are to join."""
 
     async def submit(self, event: AlterIsr, timeout_ms: int | None = None) -> EventAnswer[Any]:
         self.asked.append(event)
@@ -82,7 +82,7 @@ async def test_a_join_that_is_refused_with_each_fetch_is_said_once_in_a_while(
     keeper = IsrProposals(native, Refuses(), 1, lambda: 11)  # type: ignore[arg-type]
 
     async def propose(times: int) -> list[int]:
-        """The log levels."""
+        """Return the levels of the logged lines."""
         caplog.clear()
         told.refusals.clear()
         for number in range(times):

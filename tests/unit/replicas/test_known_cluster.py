@@ -59,7 +59,7 @@ async def test_who_looks_at_the_image_hears_of_a_new_one_before_anybody_obeys_it
 
 
 class Slow:
-    """Obeys one change after the other, when it may."""
+    """Applies one change after the other, when the test allows it."""
 
     def __init__(self) -> None:
         self.may = asyncio.Event()
@@ -75,7 +75,7 @@ class Slow:
 
 @pytest.mark.checklist("R31")
 async def test_a_new_controller_speaks_while_the_last_ones_change_is_obeyed() -> None:
-    """A change applies when it is shown, not when it arrives."""
+    """The change takes effect when it is shown, not when it arrives."""
     slow = Slow()
     known = KnownCluster([slow])
     old = ClusterImage.initial(5).apply(ImageDelta(floors={"old": 1}))

@@ -82,7 +82,7 @@ class RandomEvents:
         ]
 
     def event(self, image: ClusterImage) -> Event[Any] | None:
-        """An event; None if the chosen kind does not fit now."""
+        """Return an event; None if the chosen kind does not fit now."""
         try:
             return self._random.choice(self._kinds)(image)
         except IndexError:
@@ -179,7 +179,7 @@ def test_each_broker_derives_the_controllers_messages(seed: int) -> None:
         before, here = here, here.apply(decision.delta)
         sent = broadcast.changes(before, here, decision.delta, number)
         before_there = there
-        # As it comes out of the log: other objects, and only the changed states of a topic.
+        # Use the change as the log returns it: other objects, and only the changed states of a topic.
         states_only = from_records(before, to_records(before, decision.delta))
         there = there.apply(states_only)
         assert there == here
@@ -245,24 +245,24 @@ class Scene:
         pass
 
     async def decide(self, event: Event[Any]) -> None:
-        """Decide and commit; return when it is applied."""
+        """Decide and commit; return when the publisher has applied it."""
         image = self.loader.image
         decision: Decision = rule_of(event).decide(image, event)
         end = self.quorum.append(to_records(image, decision.delta))
         await self.view.reached(self.quorum.epoch, end)
 
     async def elect(self, node_id: int) -> None:
-        """Begin an epoch; return when it is applied."""
+        """Begin an epoch; return when the publisher has applied it."""
         self.quorum.elect(node_id)
         await self.view.reached(self.quorum.epoch, self.quorum.end)
 
     async def register(self, broker_id: int = 1, incarnation: Uuid | None = None) -> None:
-        """Register a broker; this one by default."""
+        """Register a broker, by default the publisher's."""
         run = RunningNode("boot", "commit", (f"dir-{broker_id}",))
         await self.decide(RegisterBroker(broker_id, incarnation or self.incarnation, (ENDPOINT,), None, run))
 
     def taken(self) -> list[ControlRequest]:
-        """The orders since the last call."""
+        """Return the orders since the last call."""
         orders, self.orders = self.orders, []
         return orders
 
@@ -378,13 +378,13 @@ def test_states_become_topics() -> None:
 
 
 def leaders(order: ControlRequest) -> dict[str, list[int]]:
-    """Leaders by topic in an UpdateMetadata."""
+    """Return leaders by topic in an UpdateMetadata."""
     assert isinstance(order, UpdateMetadataRequest)
     return {topic.topic_name: [state.leader for state in topic.partition_states] for topic in order.topic_states}
 
 
 async def shown_by(scene: Scene, broker_id: int, offset: int) -> list[ControlRequest]:
-    """The clients' view after a broker has applied the log up to an offset."""
+    """Return the clients' view after a broker has applied the log up to an offset."""
     scene.taken()
     scene.offsets.note(broker_id, offset)
     await asyncio.sleep(0.01)

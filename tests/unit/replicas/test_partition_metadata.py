@@ -1,4 +1,4 @@
-"""`partition.metadata`: which contents are read, which are refused."""
+"""`partition.metadata`: which contents are accepted, which are refused."""
 
 from __future__ import annotations
 

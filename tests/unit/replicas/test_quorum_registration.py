@@ -1,4 +1,4 @@
-"""Heartbeats of a broker in a metadata quorum: only facts that its fetches of the metadata topic do not carry."""
+"""Heartbeats of a broker in a metadata quorum carry only information that its fetches of the metadata topic lack."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def turn() -> None:
 
 
 async def scene() -> list[list[tuple[int, int]]]:
-    """The heartbeats after each step."""
+    """Return the heartbeats after each step."""
     controller, reports = FakeController(), FetchReports()
     registration: Any = QuorumRegistration(
         controller,  # type: ignore[arg-type]  # what it needs of it
@@ -56,13 +56,13 @@ async def scene() -> list[list[tuple[int, int]]]:
     await after()
     registration.applied(5)
     await after()
-    # A fetch carries the same: the registration sends nothing at its next look.
+    # A fetch carries the same information: the registration sends nothing.
     reports.received(reports.current)
     registration.applied(5)
     await after()
     registration.applied(6)
     await after()
-    # The fetch that the leader answers now is older than the change.
+    # The fetch that the leader answers now was sent before the change.
     registration.applied(6)
     await after()
     await registration.stop()

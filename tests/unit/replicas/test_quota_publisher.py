@@ -81,7 +81,7 @@ async def test_defaults_and_both_parts() -> None:
 
 
 async def test_a_password_is_no_quota() -> None:
-    """But a user gets an update if the user's quotas are removed with a node."""
+    """Native code gets an update only if the user's quotas are removed together with the node."""
     credentials = {"SCRAM-SHA-256": "salt=…"}
     first = ImageDelta(users={"alice": node(credentials)})
     second = ImageDelta(users={"alice": node({**credentials, "producer_byte_rate": "5"})})

@@ -224,7 +224,7 @@ async def test_a_stop_is_not_confirmed_for_what_may_lie_in_a_lost_directory(host
     host.native.offline = True
     states = [StopReplicaPartitionState(index, -2, True) for index in range(2)]
     request = StopReplicaRequest(1, 1, 10, True, [StopReplicaTopicState("", A, states)])
-    for _ in range(2):  # said again: what waits for removal is confirmed, the other still not
+    for _ in range(2):  # The repeated order is confirmed for the staged replica, and still not for the other one
         response = await host.receiver.handle(request)
         assert isinstance(response, StopReplicaResponse)
         assert [(one.partition_index, one.error_code) for one in response.topics[0].partition_errors] == [
@@ -244,7 +244,7 @@ async def test_a_stop_is_not_confirmed_for_what_may_lie_in_a_lost_directory(host
         (False, (False, False), set()),
         (True, (False, False), {"a", "b"}),
         (False, (True, False), {"a"}),
-        (True, (True, False), {"a"}),  # the partition's own flag is the finer word
+        (True, (True, False), {"a"}),  # the partition's own flag takes precedence
         (True, (True, True), {"a", "b"}),
     ],
 )
@@ -260,7 +260,7 @@ async def test_the_partitions_own_flag_decides_what_is_deleted(
     ]
     response = await host.receiver.handle(StopReplicaRequest(1, 1, 10, whole, topics))
     assert isinstance(response, StopReplicaResponse)
-    # Grouped by id, no names.
+    # The response groups partitions by topic id, without names.
     assert [(each.topic_id, each.partition_errors[0].error_code) for each in response.topics] == [(A, 0), (B, 0)]
     assert host.staged == {(ids[name], 0) for name in staged}
     assert host.hosted == set(), "not hosted any more, deleted or not"
@@ -313,7 +313,7 @@ async def test_a_directory_without_id_is_adopted_only_when_empty(host: Host) -> 
 
 
 async def test_a_disk_that_takes_no_id_costs_that_partition_only(host: Host) -> None:
-    """Before, the whole FULL request failed, and with it every partition of the broker."""
+    """In an earlier version, the whole FULL request failed, and with it every partition of the broker."""
     host.found(
         host.directory_of("a", 0, None, problem="partition.metadata is missing"),
         host.directory_of("a", 1, A),
@@ -354,7 +354,7 @@ async def test_staging_says_what_and_until_when(host: Host, caplog: pytest.LogCa
 async def test_the_move_does_not_wait_for_the_promise_and_the_answer_does(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A successor waits for the response; a broker that responds has recorded the deletion."""
+    """A successor waits for the response, and a broker responds only after it has stored the deadline."""
     await host.lead(A, 0)
     stored, multi = asyncio.Event(), host.store.multi
 
@@ -376,8 +376,8 @@ async def test_the_move_does_not_wait_for_the_promise_and_the_answer_does(
 
 @pytest.mark.checklist("A9", "X7")
 async def test_what_a_killed_broker_had_moved_is_promised_before_it_is_confirmed(host: Host) -> None:
-    """The broker was killed between the move and the record: the controller repeats the order, and treats replicas
-    without a record as removed."""
+    """The broker was killed after it moved the data and before it stored the deadline. The controller repeats the
+    order, and treats replicas without a deadline as removed."""
     place = "/data/a-0"
     host.native.disk[place] = FakeLocalPartition("/data", place, "a", 0, A)
     host.native.log_dirs.stage(place)
@@ -389,7 +389,8 @@ async def test_what_a_killed_broker_had_moved_is_promised_before_it_is_confirmed
 
 @pytest.mark.checklist(59, 326)
 async def test_directories_by_id_get_the_name_of_their_deletion(host: Host, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither the directory nor the request has it: the record of the deletion does, also one in pieces."""
+    """Neither the directory nor the request has the name. The deletion record has it, even if the record is stored in
+    pieces."""
     caplog.set_level(logging.DEBUG)
     stray, staged, stopped, foreign = (Uuid.random() for _ in range(4))
     for topic_id, name, offsets in ((stray, "stray", 0), (staged, "staged", 20_000), (stopped, "stopped", 0)):
@@ -410,7 +411,7 @@ async def test_directories_by_id_get_the_name_of_their_deletion(host: Host, capl
     assert f"deleted: topic stopped (id {stopped}), partitions 0 will be removed" in caplog.text
     assert f"left over on disk: topic stray (id {stray}), partitions 0 will be removed" in caplog.text
     host.clock.advance(14_400_000)
-    host.staging.staged([])  # the loop looks at the clock
+    host.staging.staged([])  # this makes the loop read the clock
     for _ in range(60_000):
         if not host.staging.waiting:
             break
@@ -532,7 +533,7 @@ async def test_what_is_promised_while_files_are_removed_keeps_its_deadline(host:
     host.native.partitions.stop([StopOrder(A, 0, -1, True)])
     host.staging.staged([A])
     assert await asyncio.to_thread(removing.wait, 60)
-    # The other partition is staged with a deadline of its own while the first one's files go.
+    # The other partition is staged with its own deadline while the first one's files are removed.
     await host.staging.promise({A: "a"}, 60_000)
     host.native.partitions.stop([StopOrder(A, 1, -1, True)])
     host.staging.staged([A])

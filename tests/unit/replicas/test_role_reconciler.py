@@ -39,9 +39,9 @@ def role(leader: int, epoch: int, *, fenced: bool = False, offline: bool = False
         (led(ME, 3), role(ME, 3), -1, None),
         (led(OTHER, 3), role(OTHER, 3), -1, None),
         (led(-1, 3), role(-1, 3), -1, None),
-        # This broker's metadata is older.
+        # This broker's metadata is out of date.
         (led(OTHER, 3), role(ME, 4), -1, None),
-        # The controller knows of both.
+        # The controller knows both problems.
         (led(ME, 3), role(-1, 3, offline=True), -1, None),
         (led(OTHER, 3), None, 3, None),
         (led(OTHER, 3), None, 4, None),
@@ -59,7 +59,7 @@ def test_what_is_wrong(shown: PartitionImage, here: PartitionRole | None, settle
 
 
 class Scene:
-    """All that a reconciler sees and calls."""
+    """Everything that a reconciler reads and calls."""
 
     def __init__(self) -> None:
         self.partition = led(ME, 3)

@@ -1,4 +1,4 @@
-"""The time of a removal: never early, whatever the wall clock does, and on across restarts."""
+"""The time of a removal: it is never early, whatever the wall clock does, and continues across restarts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Machine:
         self._changes = 0
 
     async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """With any broker on it."""
+        """Pass a change to the running broker."""
         await Purges(self.staging).apply_change(before, after, change)
 
     async def shorten(self, delay_max_ms: int) -> None:
@@ -58,7 +58,7 @@ class Machine:
         assert (await self.view.update(UpdateCluster(1, 1, 1, self._changes, image))).error_code == 0
 
     async def start(self) -> None:
-        """Starts a broker on it."""
+        """Start a broker on the machine."""
         self._patch.setattr(module, "boot_id", lambda: self.boot)
         known = TopicEvidence(self.view, self.store, 1, complete=False)
         native = cast(NativeBroker, self.native)
@@ -69,30 +69,30 @@ class Machine:
         await self.staging.start(DELAY_MS)
 
     async def close(self, topic_id: Uuid) -> None:
-        """Only with several brokers."""
+        """Close a deletion; only called with several brokers."""
         raise AssertionError(topic_id)
 
     async def restart(self, *, down_ms: int = 0) -> None:
-        """Stops the broker, and starts the next one later."""
+        """Stop the broker, and start the next one later."""
         await self.staging.stop()
         self.clock.advance(down_ms)
         await self.start()
 
     async def reboot(self, *, down_ms: int = 0, wall_jump_ms: int = 0) -> None:
-        """The machine starts anew: the monotonic clock as well."""
+        """Restart the machine, which resets the monotonic clock."""
         await self.staging.stop()
         self.clock = FakeClock(self.clock.wall_ms() + down_ms + wall_jump_ms, 5)
         self.boot += "+"
         await self.start()
 
     async def delete(self) -> None:
-        """What the replica manager does at a StopReplica with delete."""
+        """Stage the data like the replica manager after a StopReplica with delete."""
         await self.staging.promise({TOPIC: "t"}, DELAY_MS)
         self.native.log_dirs.stage(DIRECTORY)
         self.staging.staged([TOPIC])
 
     async def kill(self, *, down_ms: int = 0) -> None:
-        """The broker dies, and the next one starts later."""
+        """Kill the broker, and start the next one later."""
         task = self.staging._task
         assert task is not None
         task.cancel()
@@ -101,15 +101,15 @@ class Machine:
         await self.start()
 
     async def gone(self) -> bool:
-        """Waits until the data is removed."""
-        self.staging.staged([])  # the loop looks at the clock
+        """Wait until the data is removed."""
+        self.staging.staged([])  # this makes the loop read the clock
         async with asyncio.timeout(60):
             while not self.native.purged:  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.001)
         return True
 
     async def stays(self) -> bool:
-        """Whether the data is still there, although the loop has looked at the clock."""
+        """Return whether the data still exists after the loop has read the clock."""
         self.staging.staged([])
         for _ in range(200):
             await asyncio.sleep(0.001)
@@ -160,7 +160,7 @@ async def test_a_restart_neither_hastens_nor_begins_anew(machine: Machine, jump_
 @pytest.mark.checklist("X7")
 async def test_the_delay_counts_from_the_move_also_after_a_restart(machine: Machine) -> None:
     await machine.staging.promise({TOPIC: "t"}, DELAY_MS)
-    machine.clock.advance(90_000)  # a slow disk, a loaded machine
+    machine.clock.advance(90_000)  # a slow disk or a loaded machine takes this long
     machine.native.log_dirs.stage(DIRECTORY)
     machine.staging.staged([TOPIC])
     await machine.restart(down_ms=1_000)
@@ -177,9 +177,9 @@ async def test_a_kill_before_the_move_is_noted_gives_the_whole_delay_again(machi
     machine.clock.advance(module.NOTE_MS - 1)
     await machine.kill(down_ms=DELAY_MS // 2)
     assert machine.staging.remaining_ms(TOPIC) == DELAY_MS
-    # That it counts from now on is noted as well, soon, and holds when the broker is killed again.
+    # The broker soon stores that the delay counts from now on; this holds when it is killed again.
     machine.clock.advance(module.NOTE_MS)
-    machine.staging.staged([])  # the loop looks at the clock
+    machine.staging.staged([])  # this makes the loop read the clock
     path = f"{znodes.STAGED}/1/{TOPIC}"
     for _ in range(60_000):
         if not znodes.decode_staged(path, (await machine.store.get(path)).data).promised:
@@ -202,7 +202,7 @@ async def test_a_move_that_a_kill_interrupts_counts_from_the_next_start(machine:
 async def test_a_reboot_counts_on_by_wall_time(machine: Machine) -> None:
     await machine.delete()
     await machine.reboot(down_ms=DELAY_MS // 2)
-    machine.clock.jump(THREE_DAYS_MS)  # from now on it is this boot's own clock that counts
+    machine.clock.jump(THREE_DAYS_MS)  # from now on only the clock of this boot counts
     await machine.restart()
     assert machine.staging.remaining_ms(TOPIC) == DELAY_MS - DELAY_MS // 2
     machine.clock.advance(DELAY_MS - DELAY_MS // 2)
@@ -251,7 +251,7 @@ async def test_a_shorter_delay_counts_from_the_move_and_goes_on_after_restarts(m
     machine.clock.advance(DELAY_MS // 4)
     await machine.shorten(DELAY_MS // 2)
     assert machine.staging.remaining_ms(TOPIC) == DELAY_MS // 4
-    # A longer one changes nothing.
+    # A longer delay changes nothing.
     await machine.shorten(2 * DELAY_MS)
     assert machine.staging.remaining_ms(TOPIC) == DELAY_MS // 4
     await machine.shorten(DELAY_MS // 2)
