@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from pybroker import native
 from pybroker.native import Uuid
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol import messages as m
@@ -188,7 +190,10 @@ def test_metadata_shows_the_brokers_and_partitions_that_there_are(heard: Heard) 
 def _fetches(follower: WireClient, topic_id: Uuid, dead: Uuid, epoch: int) -> None:
     """Open a fetch session with both topics, continue it, and remove them from it."""
     wanted = [_fetched(topic_id, epoch), _fetched(dead, epoch)]
-    first = follower.call(wire.FetchRequest(session_epoch=0, topics=wanted), 13)
+    request = wire.FetchRequest(session_epoch=0, topics=wanted)
+    # Both sides use our codec: an exchanged field would go unnoticed in the responses.
+    assert native.encode(request, 13) == _fetch_of_the_text(topic_id, dead, epoch)
+    first = follower.call(request, 13)
     rows = {row.topic_id: row.partitions[0] for row in first.responses}
     assert {row.topic for row in first.responses} == {""}
     assert (rows[topic_id].error_code, rows[topic_id].high_watermark, rows[topic_id].log_start_offset) == (0, 2, 0)
@@ -199,14 +204,23 @@ def _fetches(follower: WireClient, topic_id: Uuid, dead: Uuid, epoch: int) -> No
     again = follower.call(wire.FetchRequest(session_id=session, session_epoch=1), 13)
     assert {row.topic_id for row in again.responses} >= {dead}
     forgotten = wire.FetchRequest_ForgottenTopic(topic_id=dead, partitions=[0])
-    last = follower.call(
-        wire.FetchRequest(session_id=session, session_epoch=2, forgotten_topics_data=[forgotten]), 13
-    )
+    last = follower.call(wire.FetchRequest(session_id=session, session_epoch=2, forgotten_topics_data=[forgotten]), 13)
     assert dead not in {row.topic_id for row in last.responses}
     # This includes a follower: it had a replica of the dead topic, and has one of the next topic.
     as_follower = wire.FetchRequest(replica_id=1, session_epoch=-1, topics=[_fetched(dead, epoch)])
     (row,) = follower.call(as_follower, 13).responses
     assert (row.topic_id, row.partitions[0].error_code, row.partitions[0].records or b"") == (dead, DEAD, b"")
+
+
+def _fetch_of_the_text(topic_id: Uuid, dead: Uuid, epoch: int) -> bytes:
+    """Return the bytes of this request in the order of KIP-516's text, with its fields' default values."""
+    # replica_id, max_wait_time, min_bytes, max_bytes, isolation_level, session_id, session_epoch
+    head = struct.pack(">iiiibii", -1, 0, 0, 2**31 - 1, 0, 0, 0)
+    # partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes
+    partition = struct.pack(">iiqiqi", 0, epoch, 0, -1, -1, 1 << 20)
+    topics = b"".join(one.bytes + b"\x02" + partition + b"\0\0" for one in (topic_id, dead))
+    # No forgotten topics, an empty rack id, no tagged fields.
+    return head + b"\x03" + topics + b"\x01" + b"\x01" + b"\0"
 
 
 def _fetched(topic_id: Uuid, epoch: int) -> Any:

@@ -86,6 +86,7 @@ async def test_an_undeleted_topic_has_its_share_groups_again(world: World) -> No
     assert await world.read(5) == ["4", "5", "6", "7", "8"]
 
 
+@pytest.mark.checklist("U7")
 async def test_it_has_them_under_another_name_and_after_a_restart(world: World) -> None:
     topic_id = await world.topic_id()
     await world.admin.delete_topics([world.topic])
