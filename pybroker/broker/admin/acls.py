@@ -13,6 +13,7 @@ from pybroker.broker.metadata.acl_nodes import (
     AclBinding,
     AclFilter,
 )
+from pybroker.broker.requests.loop_sharing import LoopShares
 from pybroker.errors import KafkaError
 from pybroker.native import NativeAuthorizer
 from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
@@ -57,29 +58,33 @@ class AclAdmin:
         nodes = self._view.image.acls.values()
         return [binding for node in nodes for binding in node.bindings if which.matches(binding)]
 
-    async def create(self, bindings: Sequence[AclBinding], caller: Caller) -> list[KafkaError | None]:
+    async def create(
+        self, bindings: Sequence[AclBinding], caller: Caller, turns: LoopShares
+    ) -> list[KafkaError | None]:
         """Return for each entry, in order, None if it exists now, else its error. Raises KafkaError if the request as a
         whole fails, or if a broker has not applied the change in time.
         """
         self._require_authorizer()
-        problems = [_problem(binding) for binding in bindings]
+        problems = [_problem(binding) async for binding in turns.each(bindings)]
         good = tuple(binding for binding, problem in zip(bindings, problems, strict=True) if problem is None)
         if good:
             answer = await self._controller.submit(CreateAcls(good), caller=caller)
-            for binding in good:
+            async for binding in turns.each(good):
                 log.info("ACL added by=%r: %s", caller.principal, describe_binding(binding))
             if answer.late is not None:
                 raise answer.late
         return [None if problem is None else KafkaError(ErrorCode.INVALID_REQUEST, problem) for problem in problems]
 
-    async def delete(self, filters: Sequence[AclFilter], caller: Caller) -> list[Sequence[AclBinding] | KafkaError]:
+    async def delete(
+        self, filters: Sequence[AclFilter], caller: Caller, turns: LoopShares
+    ) -> list[Sequence[AclBinding] | KafkaError]:
         """Return the removed entries of each filter, in order. Raises KafkaError if the request as a whole fails, or if
         a broker has not applied the change in time.
         """
         self._require_authorizer()
         results: list[Sequence[AclBinding] | KafkaError] = []
         good: list[AclFilter] = []
-        for which in filters:
+        async for which in turns.each(filters):
             if _has_unknown(which):
                 results.append(KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN_ELEMENTS))
             else:
@@ -91,7 +96,8 @@ class AclAdmin:
         removed = answer.reply
         found = iter(removed)
         results = [result if isinstance(result, KafkaError) else next(found) for result in results]
-        for binding in dict.fromkeys(binding for found in removed for binding in found):
+        distinct = dict.fromkeys([binding async for found in turns.each(removed) for binding in found])
+        async for binding in turns.each(distinct):
             log.info("ACL removed by=%r: %s", caller.principal, describe_binding(binding))
         if answer.late is not None:
             raise answer.late

@@ -7,7 +7,7 @@ Kafka's semantics: ConfigAdminManager, DynamicBrokerConfig, RuntimeLoggerManager
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 
 import msgspec
@@ -84,12 +84,12 @@ class ResourceOps(msgspec.Struct, frozen=True):
     """None: the request names the topic by name."""
 
 
-def check_request(resources: Sequence[ResourceOps]) -> list[KafkaError | None]:
-    """Return the error of each resource that can be refused without a lookup: a resource or setting is named twice, or
+def check_request(resources: Sequence[ResourceOps]) -> Iterator[KafkaError | None]:
+    """Yield the error of each resource that can be refused without a lookup: a resource or setting is named twice, or
     a value is missing.
     """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    return [_check_shape(resource, times[resource.resource_type, resource.resource_name]) for resource in resources]
+    return (_check_shape(resource, times[resource.resource_type, resource.resource_name]) for resource in resources)
 
 
 def _check_shape(resource: ResourceOps, times: int) -> KafkaError | None:

@@ -38,6 +38,7 @@ from pybroker.broker.cluster.events import AlterConfigs, ConfigChange
 from pybroker.broker.metadata.image import TopicImage
 from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG
 from pybroker.broker.replicas.dynamic_configs import usable
+from pybroker.broker.requests.loop_sharing import LoopShares
 from pybroker.broker.security.keystores import listener_tls
 from pybroker.config import (
     BrokerConfig,
@@ -109,22 +110,22 @@ class ConfigAdmin:
         return config_views.chosen(entries, names)
 
     async def alter(
-        self, resources: Sequence[ResourceOps], validate_only: bool, caller: Caller
+        self, resources: Sequence[ResourceOps], validate_only: bool, caller: Caller, turns: LoopShares
     ) -> list[KafkaError | None]:
         """Change settings. Each resource succeeds or fails independently; successful changes are durable and in effect
         on return."""
         async with self._turn:
-            results: list[KafkaError | None] = list(check_request(resources))
+            results = [problem async for problem in turns.each(check_request(resources))]
             await self._resolve_hosts(resources, results)
             left = [index for index, problem in enumerate(results) if problem is None]
             for attempt in range(ATTEMPTS_MAX):
                 try:
                     if attempt:
                         await self._controller.catch_up()
-                    submitted = await self._prepared(resources, left, results, validate_only=validate_only)
+                    submitted = await self._prepared(resources, left, results, turns, validate_only=validate_only)
                     if validate_only or not submitted:
                         return results
-                    left = await self._submit(submitted, results, caller)
+                    left = await self._submit(submitted, results, caller, turns)
                 except KafkaError as problem:
                     if not attempt:
                         raise
@@ -138,13 +139,13 @@ class ConfigAdmin:
     async def _resolve_hosts(self, resources: Sequence[ResourceOps], results: list[KafkaError | None]) -> None:
         """Refuse host names that cannot be resolved. Resolving may take seconds, and runs in a thread."""
         for index, resource in enumerate(resources):
+            if results[index] is not None or resource.resource_type != ResourceType.BROKER:
+                continue
             texts = [
                 op.value
                 for op in resource.ops
                 if op.name == connection_overrides.NAME and op.op == OpType.SET and op.value
             ]
-            if results[index] is not None or resource.resource_type != ResourceType.BROKER:
-                continue
             for text in texts:
                 try:
                     if connection_overrides.unresolved(text):
@@ -158,13 +159,14 @@ class ConfigAdmin:
         resources: Sequence[ResourceOps],
         wanted: Sequence[int],
         results: list[KafkaError | None],
+        turns: LoopShares,
         *,
         validate_only: bool,
     ) -> list[tuple[int, ConfigChange]]:
         """Return the changes to submit for the resources at these indexes; store the errors of the others in `results`.
         """
         found: list[tuple[int, ConfigChange]] = []
-        for index in wanted:
+        async for index in turns.each(wanted):
             try:
                 change = self._prepare(resources[index], validate_only)
                 if change is not None and change.resource == "broker":
@@ -177,14 +179,18 @@ class ConfigAdmin:
         return found
 
     async def _submit(
-        self, submitted: Sequence[tuple[int, ConfigChange]], results: list[KafkaError | None], caller: Caller
+        self,
+        submitted: Sequence[tuple[int, ConfigChange]],
+        results: list[KafkaError | None],
+        caller: Caller,
+        turns: LoopShares,
     ) -> list[int]:
         """Submit changes and store their results. Return the indexes of the resources whose settings another broker has
         changed since they were read.
         """
         answer = await self._controller.submit(AlterConfigs(tuple(change for _, change in submitted)), caller=caller)
         again: list[int] = []
-        for (index, change), reply in zip(submitted, answer.reply, strict=True):
+        async for (index, change), reply in turns.each(zip(submitted, answer.reply, strict=True)):
             results[index] = reply
             if reply is None:
                 what = f"{change.resource} {change.name}"

@@ -28,6 +28,7 @@ from pybroker.broker.metadata.quota_nodes import (
     stored_quotas,
     without_brackets,
 )
+from pybroker.broker.requests.loop_sharing import LoopShares
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
@@ -76,14 +77,14 @@ class QuotaAdmin:
         self._controller = controller
 
     async def alter(
-        self, alterations: Sequence[Alteration], caller: Caller, *, validate_only: bool
+        self, alterations: Sequence[Alteration], caller: Caller, turns: LoopShares, *, validate_only: bool
     ) -> list[KafkaError | None]:
         """Return for each entity None if its quotas were changed, else the error; an entity with an error is unchanged.
         """
-        results = [await _problem(alteration) for alteration in alterations]
+        results = [await _problem(alteration) async for alteration in turns.each(alterations)]
         changes = [
             QuotaChange(tuple(sorted(alteration.entity)), _texts(dict(alteration.values)))
-            for alteration, problem in zip(alterations, results, strict=True)
+            async for alteration, problem in turns.each(zip(alterations, results, strict=True))
             if problem is None
         ]
         if validate_only or not changes:
@@ -94,7 +95,7 @@ class QuotaAdmin:
             # The response has no error code for the request: each entity gets the request's error.
             return [problem or refusal for problem in results]
         decided = iter(zip(changes, answer.reply, strict=True))
-        for place, problem in enumerate(results):
+        async for place, problem in turns.each(enumerate(results)):
             if problem is None:
                 change, error = next(decided)
                 results[place] = error or answer.late

@@ -130,6 +130,7 @@ class LineageAdmin:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return [disabled] * len(topics)
         found: dict[int, TopicImage] = {}
+        named: set[Uuid] = set()
         results: list[TruncatedTopic | KafkaError | None] = []
         for slot, truncation in enumerate(topics):
             try:
@@ -137,9 +138,10 @@ class LineageAdmin:
             except KafkaError as error:
                 results.append(error)
                 continue
-            if any(topic.topic_id == other.topic_id for other in found.values()):
+            if topic.topic_id in named:
                 results.append(KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once."))
                 continue
+            named.add(topic.topic_id)
             found[slot] = topic
             results.append(None)
         if found:

@@ -11,6 +11,7 @@ import msgspec
 from pybroker.broker.cluster.cluster_view import ClusterView
 from pybroker.broker.cluster.controller_client import ControllerClient
 from pybroker.broker.cluster.events import AlterUsers, UserChange
+from pybroker.broker.requests.loop_sharing import LoopShares
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
@@ -55,7 +56,11 @@ class UserAdmin:
         self._controller = controller
 
     async def alter(
-        self, deletions: Sequence[CredentialDeletion], upsertions: Sequence[Upsertion], caller: Caller
+        self,
+        deletions: Sequence[CredentialDeletion],
+        upsertions: Sequence[Upsertion],
+        caller: Caller,
+        turns: LoopShares,
     ) -> dict[str, KafkaError | None]:
         """Return for each user, in the order of first mention, None if the credentials were changed, else the error; a
         user with an error is unchanged.
@@ -63,7 +68,7 @@ class UserAdmin:
         everything: list[CredentialDeletion | Upsertion] = [*deletions, *upsertions]
         results: dict[str, KafkaError | None] = {alteration.name: None for alteration in everything}
         named = Counter((alteration.name, alteration.mechanism) for alteration in everything)
-        for alteration in everything:
+        async for alteration in turns.each(everything):
             problem = _problem(alteration)
             if problem is None and named[alteration.name, alteration.mechanism] > 1:
                 problem = KafkaError(
@@ -71,7 +76,7 @@ class UserAdmin:
                 )
             results[alteration.name] = results[alteration.name] or problem
         changes: dict[str, dict[str, str | None]] = {}
-        for alteration in everything:
+        async for alteration in turns.each(everything):
             if results[alteration.name] is None:
                 mechanism = ScramMechanism(alteration.mechanism)
                 credential = None
@@ -87,7 +92,7 @@ class UserAdmin:
             except KafkaError as refusal:
                 # The response has no error code for the request: each user gets the request's error.
                 return {name: problem or refusal for name, problem in results.items()}
-            for name, error in zip(changes, answer.reply, strict=True):
+            async for name, error in turns.each(zip(changes, answer.reply, strict=True)):
                 results[name] = error
                 if error is None:
                     log.info(

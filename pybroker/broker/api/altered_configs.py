@@ -68,13 +68,13 @@ async def altered(
     in the request's order.
     """
     require = partial(require_configs, authorizer, context, AclOperation.ALTER_CONFIGS)
-    asked = [meant_resource(names, resource, require) for resource, _ in resources]
+    asked = [meant_resource(names, resource, require) async for resource, _ in context.turns.each(resources)]
     permitted = [
         ResourceOps(resource.resource_type, entity.name, ops, replace, entity.topic_id)
-        for entity, (resource, ops) in zip(asked, resources, strict=True)
+        async for entity, (resource, ops) in context.turns.each(zip(asked, resources, strict=True))
         if entity.refused is None
     ]
-    outcomes = iter(await configs.alter(permitted, validate_only, context.caller))
+    outcomes = iter(await configs.alter(permitted, validate_only, context.caller, context.turns))
     results = [entity.refused if entity.refused is not None else entity.outcome(next(outcomes)) for entity in asked]
     return [
         row(
@@ -84,5 +84,5 @@ async def altered(
             resource_name=entity.asked,
             topic_id=entity.told_id,
         )
-        for entity, (resource, _), problem in zip(asked, resources, results, strict=True)
+        async for entity, (resource, _), problem in context.turns.each(zip(asked, resources, results, strict=True))
     ]

@@ -25,13 +25,14 @@ async def handle(
             creation.operation,
             creation.permission_type,
         )
-        for creation in request.creations
+        async for creation in context.turns.each(request.creations)
     ]
+    problems = await acls.create(bindings, context.caller, context.turns)
     return CreateAclsResponse(
         results=[
             CreateAclsResponse_AclCreationResult(error_message=None)
             if problem is None
             else CreateAclsResponse_AclCreationResult(error_code=problem.code, error_message=problem.message)
-            for problem in await acls.create(bindings, context.caller)
+            async for problem in context.turns.each(problems)
         ]
     )

@@ -31,10 +31,10 @@ async def handle(
             entry.operation,
             entry.permission_type,
         )
-        for entry in request.filters
+        async for entry in context.turns.each(request.filters)
     ]
     results = []
-    for outcome in await acls.delete(filters, context.caller):
+    async for outcome in context.turns.each(await acls.delete(filters, context.caller, context.turns)):
         if isinstance(outcome, KafkaError):
             results.append(
                 DeleteAclsResponse_DeleteAclsFilterResult(error_code=outcome.code, error_message=outcome.message)
@@ -42,7 +42,8 @@ async def handle(
         else:
             results.append(
                 DeleteAclsResponse_DeleteAclsFilterResult(
-                    error_message=None, matching_acls=[_matching(binding) for binding in outcome]
+                    error_message=None,
+                    matching_acls=[_matching(binding) async for binding in context.turns.each(outcome)],
                 )
             )
     return DeleteAclsResponse(filter_results=results)

@@ -34,7 +34,7 @@ async def handle(
     asked = list(dict.fromkeys(topic.topic_id for topic in request.topics))
     answers: dict[Uuid, PurgedTopic | KafkaError] = {}
     await lineage.know(asked, request.timeout_ms)
-    for topic_id in asked:
+    async for topic_id in context.turns.each(asked):
         refused = _refused(lineage, authorizer, context, topic_id)
         if refused is None and request.delay_ms < 0:
             refused = KafkaError(ErrorCode.INVALID_REQUEST, f"delay_ms must not be below 0, but is {request.delay_ms}.")
@@ -43,7 +43,9 @@ async def handle(
     wanted = [topic_id for topic_id in asked if topic_id not in answers]
     results = await lineage.purge(wanted, request.delay_ms, context.caller, request.timeout_ms)
     answers |= dict(zip(wanted, results, strict=True))
-    return PurgeTopicsResponse(topics=[_answer(topic_id, answers[topic_id]) for topic_id in asked])
+    return PurgeTopicsResponse(
+        topics=[_answer(topic_id, answers[topic_id]) async for topic_id in context.turns.each(asked)]
+    )
 
 
 def _refused(

@@ -30,7 +30,7 @@ async def handle(
     """Return one response for each resource, in the request's order."""
     resources = [
         (resource, tuple(ConfigOp(config.name, OpType.SET, config.value) for config in resource.configs))
-        for resource in request.resources
+        async for resource in context.turns.each(request.resources)
     ]
     return AlterConfigsResponse(
         responses=await altered(

@@ -34,7 +34,7 @@ async def handle(
     """Return one response for each resource, in the request's order."""
     resources = [
         (resource, tuple(ConfigOp(config.name, config.config_operation, config.value) for config in resource.configs))
-        for resource in request.resources
+        async for resource in context.turns.each(request.resources)
     ]
     return IncrementalAlterConfigsResponse(
         responses=await altered(

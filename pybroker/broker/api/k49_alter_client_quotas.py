@@ -37,9 +37,9 @@ async def handle(
                 [(component.entity_type, component.entity_name) for component in entry.entity],
                 [(op.key, None if op.remove else op.value) for op in entry.ops],
             )
-            for entry in request.entries
+            async for entry in context.turns.each(request.entries)
         ]
-        results = await quotas.alter(alterations, context.caller, validate_only=request.validate_only)
+        results = await quotas.alter(alterations, context.caller, context.turns, validate_only=request.validate_only)
     return AlterClientQuotasResponse(
         entries=[
             AlterClientQuotasResponse_EntryData(
@@ -52,6 +52,6 @@ async def handle(
                     for component in entry.entity
                 ],
             )
-            for entry, error in zip(request.entries, results, strict=True)
+            async for entry, error in context.turns.each(zip(request.entries, results, strict=True))
         ]
     )

@@ -33,21 +33,27 @@ async def handle(
             [*(deletion.name for deletion in request.deletions), *(upsertion.name for upsertion in request.upsertions)],
             refused,
         )
-        return _response(results)
+        return await _response(results, context)
     results = await users.alter(
-        [CredentialDeletion(deletion.name, deletion.mechanism) for deletion in request.deletions],
+        [
+            CredentialDeletion(deletion.name, deletion.mechanism)
+            async for deletion in context.turns.each(request.deletions)
+        ],
         [
             Upsertion(
                 upsertion.name, upsertion.mechanism, upsertion.iterations, upsertion.salt, upsertion.salted_password
             )
-            for upsertion in request.upsertions
+            async for upsertion in context.turns.each(request.upsertions)
         ],
         context.caller,
+        context.turns,
     )
-    return _response(results)
+    return await _response(results, context)
 
 
-def _response(results: Mapping[str, KafkaError | None]) -> AlterUserScramCredentialsResponse:
+async def _response(
+    results: Mapping[str, KafkaError | None], context: RequestContext
+) -> AlterUserScramCredentialsResponse:
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResponse_AlterUserScramCredentialsResult(
@@ -55,6 +61,6 @@ def _response(results: Mapping[str, KafkaError | None]) -> AlterUserScramCredent
                 error_code=0 if error is None else error.code,
                 error_message=None if error is None else error.message,
             )
-            for name, error in results.items()
+            async for name, error in context.turns.each(results.items())
         ]
     )

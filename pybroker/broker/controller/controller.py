@@ -30,6 +30,7 @@ from pybroker.broker.controller.decision import Decision, FencedTopics, rule_of
 from pybroker.broker.controller.decision_modules import DECISION_MODULES
 from pybroker.broker.controller.decision_writer import DecisionWriter, ResignedError
 from pybroker.broker.controller.deletion_tracker import Deletions
+from pybroker.broker.controller.event_size import has_many_elements
 from pybroker.broker.controller.internal_events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
 from pybroker.broker.controller.leader_balance import LeaderBalance
 from pybroker.broker.controller.leader_election import allows_more, unclean_elections_of
@@ -205,7 +206,11 @@ class Controller:
             decided = self._decided_before(submission)
             if decided is None:
                 submission.require_time()
-                granted = await self._within_quota(submission, authorize_event(self._image, submission, self._acls))
+                many = has_many_elements(submission.event)
+                authorized = await self._run_apart(
+                    partial(authorize_event, self._image, submission, self._acls), many=many
+                )
+                granted = await self._within_quota(submission, authorized, many=many)
                 event = granted.event
                 if isinstance(event, ReplicasStopped | ReplicasRestored) and granted.refusal is None:
                     # Confirmations pass through the queue: the decision that caused the request has been observed by
@@ -220,7 +225,7 @@ class Controller:
                 if topics:
                     self._spawn(self._fence_first(submission, topics))
                     return
-                decided = await self._decide(submission, granted)
+                decided = await self._decide(submission, granted, many=many)
         except KafkaError as error:
             submission.fail(error)
         except Exception as problem:
@@ -241,7 +246,7 @@ class Controller:
             return None
         return self._completer.track(submission, outcomes.reply_of(submission.event, outcome), SentChange())
 
-    async def _within_quota(self, submission: Submission, granted: AuthorizedEvent) -> AuthorizedEvent:
+    async def _within_quota(self, submission: Submission, granted: AuthorizedEvent, *, many: bool) -> AuthorizedEvent:
         """Drop the items that exceed the client's mutation quota. The quota counts the event once, before topics are
         fenced for it."""
         event, caller = submission.event, submission.caller
@@ -250,7 +255,9 @@ class Controller:
         if submission.over_quota is None:
             submission.over_quota = {}
             if self._mutations.has_quota(caller):
-                counted = await self._run_apart(partial(count_mutations, self._image, granted, caller, self._mutations))
+                counted = await self._run_apart(
+                    partial(count_mutations, self._image, granted, caller, self._mutations), many=many
+                )
                 submission.over_quota, submission.throttle_time_ms = counted
         return granted.without(ITEMS, submission.over_quota)
 
@@ -265,11 +272,11 @@ class Controller:
         submission.closed = await self._fences.close(self._image, topics)
         self._client.put_back(submission)
 
-    async def _decide(self, submission: Submission, granted: AuthorizedEvent) -> DurableDecision:
+    async def _decide(self, submission: Submission, granted: AuthorizedEvent, *, many: bool) -> DurableDecision:
         before = self._image
         closed = () if submission.closed is None else (submission.closed.closed,)
         try:
-            decision = await self._run_apart(partial(_decision, before, granted, *closed))
+            decision = await self._run_apart(partial(_decision, before, granted, *closed), many=many)
         except KafkaError:
             await self._while_in_office(self._writer.confirm(submission.decide_by))
             raise
@@ -280,7 +287,9 @@ class Controller:
             await self._while_in_office(self._writer.confirm(submission.decide_by))
         for sentence in decision.warnings:
             log.warning("%s", sentence)
-        self._image, messages = await self._run_apart(partial(self._consequences, before, decision.delta, offset))
+        self._image, messages = await self._run_apart(
+            partial(self._consequences, before, decision.delta, offset), many=many
+        )
         if allows_more(before, self._image, decision.delta):
             self._report(ElectAnyLeaders())
         if self._acls is not None:
@@ -310,10 +319,12 @@ class Controller:
             after = msgspec.structs.replace(after, offset=offset)
         return after, self._outbox.messages_for(before, after, delta)
 
-    async def _run_apart(self, work: Callable[[], R]) -> R:
-        """Run pure work. In a large cluster, use a thread: it must not block the event loop, which serves clients."""
+    async def _run_apart(self, work: Callable[[], R], *, many: bool) -> R:
+        """Run pure work. In a large cluster, or for an event with many elements, use a thread: it must not block the
+        event loop, which serves clients."""
         topics = self._image.topics
-        if len(topics) < APART_MIN and sum(len(topic.partitions) for topic in topics.values()) < APART_MIN:
+        is_small = len(topics) < APART_MIN and sum(len(topic.partitions) for topic in topics.values()) < APART_MIN
+        if is_small and not many:
             return work()
         return await asyncio.get_running_loop().run_in_executor(None, work)
 

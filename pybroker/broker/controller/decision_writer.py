@@ -18,6 +18,7 @@ from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.metadata_store import (
     MULTI_BYTES_MAX,
+    PART_OPERATIONS_MAX,
     MetadataStore,
     MultiError,
     Operation,
@@ -120,12 +121,10 @@ class Writer:
         the store (nothing is changed), KAFKA_STORAGE_ERROR if the store has failed, REQUEST_TIMED_OUT if nothing could
         be sent by `begin_by` (nothing is changed); FatalError if another program writes to the store.
         """
-        parts = list(in_parts(operations)) if separable else at_seams(operations, seams)
-        for part in parts if len(parts) > 1 else ():
-            if operations_bytes(part) > MULTI_BYTES_MAX:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, "The change is too large for one write to the metadata store."
-                )
+        if len(operations) <= PART_OPERATIONS_MAX:
+            parts = _in_multis(operations, seams, separable)
+        else:
+            parts = await asyncio.to_thread(_in_multis, operations, seams, separable)
         # Write the outcome last: without it, after a crash in the middle, the next controller decides the missing part
         # again.
         parts[-1] = (*parts[-1], *outcome)
@@ -216,3 +215,12 @@ class Writer:
             )
         # The write matches the image but not the store: another program has written to the store.
         return FatalError(f"another program has changed the metadata store: {error.cause!r}")
+
+
+def _in_multis(operations: Sequence[Operation], seams: Sequence[int], separable: bool) -> list[Sequence[Operation]]:
+    """Split operations into multis. Raises KafkaError INVALID_REQUEST if one is too large for the store."""
+    parts = list(in_parts(operations)) if separable else at_seams(operations, seams)
+    for part in parts if len(parts) > 1 else ():
+        if operations_bytes(part) > MULTI_BYTES_MAX:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The change is too large for one write to the metadata store.")
+    return parts

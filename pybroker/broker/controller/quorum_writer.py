@@ -11,6 +11,7 @@ from pybroker.broker.controller.decision import Decision
 from pybroker.broker.controller.decision_writer import ResignedError
 from pybroker.broker.controller.request_deduplication import OutcomeChange
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.metadata_store import PART_OPERATIONS_MAX
 from pybroker.broker.metadata.records.deltas import to_records
 from pybroker.broker.quorum.quorum_log import MetadataLog, NotLeaderError
 from pybroker.errors import KafkaError
@@ -38,8 +39,12 @@ class QuorumWriter:
         if begin_by is not None and asyncio.get_running_loop().time() >= begin_by:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Nothing was changed in time. Try again.")
         delta = decision.delta if outcome is None else _with_outcome(decision.delta, outcome)
+        if len(decision.operations) <= PART_OPERATIONS_MAX:
+            records = to_records(before, delta)
+        else:
+            records = await asyncio.to_thread(to_records, before, delta)
         try:
-            return await self._log.propose(self._epoch, to_records(before, delta))
+            return await self._log.propose(self._epoch, records)
         except NotLeaderError as error:
             if not error.maybe_committed or outcome is not None:
                 # NOT_CONTROLLER makes the caller retry: the next controller has the recorded outcome, if there is one.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pybroker.broker.cluster.events import AlterUsers, CreateAcls, DeleteAcls
+from pybroker.broker.controller.acl_index import AclIndex
 from pybroker.broker.controller.decision import Decision, decides
-from pybroker.broker.metadata.acl_nodes import AclBinding, AclNode, AclPattern, acl_path, encode_acls
+from pybroker.broker.metadata.acl_nodes import AclBinding, AclFilter, AclNode, AclPattern, acl_path, encode_acls
 from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta
 from pybroker.broker.metadata.metadata_store import Create, Delete, Operation, Set
 from pybroker.broker.metadata.quota_nodes import user_path
@@ -15,6 +16,9 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 _NO_NODE = AclNode((), -1)
+
+MATCHES_MAX = 100_000
+"""Limit of the matches of all filters of one request together."""
 
 
 @decides(CreateAcls)
@@ -29,10 +33,24 @@ def decide_create_acls(image: ClusterImage, event: CreateAcls) -> Decision:
 
 @decides(DeleteAcls)
 def decide_delete_acls(image: ClusterImage, event: DeleteAcls) -> Decision:
-    """Delete ACLs. An ACL that matches several filters is in the reply of each."""
-    everything = [binding for node in image.acls.values() for binding in node.bindings]
-    reply = [tuple(binding for binding in everything if which.matches(binding)) for which in event.filters]
-    gone = {binding for found in reply for binding in found}
+    """Delete ACLs. An ACL that matches several filters is in the reply of each. Raises POLICY_VIOLATION if the reply
+    would be too large."""
+    index = AclIndex(binding for node in image.acls.values() for binding in node.bindings)
+    # One filter may match all ACLs of a large cluster. Thousands of such filters would fill the memory.
+    room = max(MATCHES_MAX, sum(len(node.bindings) for node in image.acls.values()))
+    by_filter: dict[AclFilter, tuple[AclBinding, ...]] = {}
+    reply: list[tuple[AclBinding, ...]] = []
+    for which in event.filters:
+        if which not in by_filter:
+            by_filter[which] = index.matching(which)
+        reply.append(by_filter[which])
+        room -= len(by_filter[which])
+        if room < 0:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"The filters match more than {MATCHES_MAX} ACLs together. Nothing is removed. Send fewer filters.",
+            )
+    gone = {binding for found in by_filter.values() for binding in found}
     changed = {binding.pattern for binding in gone}
     left = {
         pattern: tuple(binding for binding in image.acls[pattern].bindings if binding not in gone)

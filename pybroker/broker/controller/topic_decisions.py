@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import msgspec
 
@@ -50,6 +50,7 @@ def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[],
     topics; `metadata.image_loader` generates those of migrated ones."""
     steps = Steps()
     created: list[TopicImage] = []
+    ids: set[Uuid] = set()
     reply: list[CreatedTopic | KafkaError] = []
     keys: dict[str, str] = {}
     partitions_left = PARTITIONS_PER_REQUEST_MAX
@@ -65,7 +66,8 @@ def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[],
             keys[clash_key(topic.name)] = topic.name
         topic_id = Uuid.ZERO
         if not event.validate_only:
-            topic_id = unused_id(image, created, new_id)
+            topic_id = unused_id(image, ids, new_id)
+            ids.add(topic_id)
             epoch = first_leader_epoch(image, topic.name)
             how = AUTO_CREATED if event.automatic else CREATED
             made = TopicEvent(how, event.now_ms, event.created_by, topic.name)
@@ -112,15 +114,15 @@ def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) 
             )
 
 
-def unused_id(image: ClusterImage, created: Sequence[TopicImage], new_id: Callable[[], Uuid]) -> Uuid:
-    """Return a random id that is not reserved and that no existing or deleted topic has."""
+def unused_id(image: ClusterImage, taken: Container[Uuid], new_id: Callable[[], Uuid]) -> Uuid:
+    """Return a random id that is not reserved or taken by this decision, and that no existing or deleted topic has."""
     while True:
         topic_id = new_id()
         if (
             topic_id not in (Uuid.ZERO, Uuid.METADATA)
             and topic_id not in image.names
             and topic_id not in image.deletions
-            and all(topic.topic_id != topic_id for topic in created)
+            and topic_id not in taken
         ):
             return topic_id
 

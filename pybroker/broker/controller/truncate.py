@@ -45,6 +45,7 @@ def decide_truncate(
     steps = Steps()
     removed: dict[Uuid, TopicImage] = {}
     made: list[TopicImage] = []
+    ids: set[Uuid] = set()
     records: list[DeletionRecord] = []
     floors: dict[str, int] = {}
     reply: list[TruncatedTopic | KafkaError] = []
@@ -58,7 +59,8 @@ def decide_truncate(
         except KafkaError as error:
             reply.append(error)
             continue
-        topic_id = unused_id(image, made, new_id)
+        topic_id = unused_id(image, ids, new_id)
+        ids.add(topic_id)
         offsets = closed.offsets.get(old.topic_id, ())
         what = TopicEvent(TRUNCATED, event.now_ms, event.truncated_by, old.name)
         floors[old.name] = floor = max(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -26,6 +27,9 @@ from pybroker.native import PartitionEnds, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
+
+TURN_TOPICS = 1_000
+"""Topics whose offsets are collected without a pause."""
 
 OVERTAKEN_MAX = 1_000
 """Limit of remembered fences whose ReopenTopics arrived before their CloseTopics."""
@@ -83,6 +87,8 @@ class TopicClosing:
         self._groups = groups
         self._view = view
         self._closings: list[_Closing] = []
+        self._closed: Counter[Uuid] = Counter()
+        """Number of fences of each topic in `_closings`."""
         self._reopened: dict[_Closing, None] = {}
         """Fences for which ReopenTopics arrived before CloseTopics: the two requests use different connections."""
         self._epochs = -1, -1
@@ -92,7 +98,7 @@ class TopicClosing:
 
     def is_closed(self, topic_id: Uuid) -> bool:
         """Return whether a decision about the topic is pending."""
-        return any(topic_id in closing.topics for closing in self._closings)
+        return topic_id in self._closed
 
     @property
     def busy(self) -> bool:
@@ -110,17 +116,17 @@ class TopicClosing:
             if self._is_over(closing):
                 return CloseTopicsResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
             self._closings.append(closing)
+            self._closed.update(closing.topics)
             # Refuse commits while the logs are being fenced; the fence is complete when the last commits are on disk.
             holding = asyncio.gather(*map(self._groups.hold_commits, request.topics))
             ends = await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, request.topics, True)
         await holding
-        return CloseTopicsResponse(
-            0,
-            tuple(
-                ClosedTopic(topic_id, ends[topic_id], self._groups.committed_for(topic_id))
-                for topic_id in request.topics
-            ),
-        )
+        closed: list[ClosedTopic] = []
+        for topic_id in request.topics:
+            closed.append(ClosedTopic(topic_id, ends[topic_id], self._groups.committed_for(topic_id)))
+            if not len(closed) % TURN_TOPICS:
+                await asyncio.sleep(0)  # The fence keeps the answers true while other requests run.
+        return CloseTopicsResponse(0, tuple(closed))
 
     async def reopen(self, request: ReopenTopics) -> ReopenTopicsResponse:
         """Accept appends and commits for live topics again; a deleted topic stays fenced until its replicas stop."""
@@ -166,6 +172,9 @@ class TopicClosing:
             self._closings.remove(closing)
             for topic_id in closing.topics:
                 self._groups.release_commits(topic_id)
+                self._closed[topic_id] -= 1
+                if not self._closed[topic_id]:
+                    del self._closed[topic_id]
             ended.update(closing.topics)
         living = self._view.image.names
         opened = [topic_id for topic_id in ended if topic_id in living and not self.is_closed(topic_id)]

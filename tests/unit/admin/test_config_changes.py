@@ -161,7 +161,7 @@ def test_logger_changes() -> None:
 
 def test_shapes_of_requests() -> None:
     good = topic(("retention.ms", SET, "1"))
-    results = check_request(
+    requests = check_request(
         [
             good,
             broker(("a", SET, "1"), ("a", DELETE, None)),
@@ -170,6 +170,7 @@ def test_shapes_of_requests() -> None:
             ResourceOps(99, "x", ()),
         ]
     )
+    results = list(requests)
     assert results[0] is None
     assert [problem.code for problem in results[1:] if problem is not None] == [INVALID_REQUEST] * 4
     assert [problem is not None for problem in check_request([good, good])] == [True, True]

@@ -6,6 +6,7 @@ from typing import Any
 
 from pybroker.broker.admin.users import CredentialDeletion, UserAdmin
 from pybroker.broker.cluster.events import AlterUsers
+from pybroker.broker.requests.loop_sharing import LoopShares
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
@@ -27,7 +28,7 @@ async def test_each_user_hears_that_nobody_decides() -> None:
     port: Any = NoController()
     view: Any = None
     deletions = [CredentialDeletion(name, ScramMechanism.SCRAM_SHA_256) for name in ("a", "", "b")]
-    results = await UserAdmin(view, port).alter(deletions, [], ROOT)
+    results = await UserAdmin(view, port).alter(deletions, [], ROOT, LoopShares())
     codes = {name: None if error is None else error.code for name, error in results.items()}
     assert codes == {
         "a": ErrorCode.NOT_CONTROLLER,

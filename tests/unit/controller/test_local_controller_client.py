@@ -137,9 +137,9 @@ async def test_a_stop_ends_with_its_own_events_in_the_queue(
     controller, free = election._controller, asyncio.Event()
     decide = controller._run_apart
 
-    async def slow(work: Callable[[], Any]) -> Any:
+    async def slow(work: Callable[[], Any], *, many: bool) -> Any:
         await free.wait()
-        return await decide(work)
+        return await decide(work, many=many)
 
     monkeypatch.setattr(controller, "_run_apart", slow)
     for name in "ab":
