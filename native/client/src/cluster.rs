@@ -17,7 +17,7 @@ use crate::settings::ClientSettings;
 
 /// Supported Metadata versions; 12 has topic ids and nullable names (KIP-516).
 const METADATA: RangeInclusive<i16> = 1..=12;
-/// Time after which an unknown topic counts as deleted: brokers learn of a new topic a moment after its creator.
+/// Time after which an unknown topic counts as deleted. Until then, brokers may not know a topic that was just created.
 const UNKNOWN_TOPIC_PATIENCE: Duration = Duration::from_secs(3);
 /// Time for which an unresolvable host name from the cluster is retried.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ pub struct Topic {
     pub id: Uuid,
     /// The topic's name.
     pub name: String,
-    /// Leader and leader epoch of each partition; −1 without leader.
+    /// Leader and leader epoch of each partition. The leader is −1 if there is none.
     pub leaders: Vec<(i32, i32)>,
 }
 
@@ -121,8 +121,8 @@ impl Client {
         }
     }
 
-    /// Return the topics with these ids, or with these names where the id is zero. Partitions may lack a leader;
-    /// callers check the partitions that they need.
+    /// Return the topics with these ids. Where the id is zero, look up the topic by its name. Partitions may lack a
+    /// leader; callers check the partitions that they need.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl Client {
             self.connections.insert(node, opened);
         }
         self.connections.get_mut(&node).ok_or_else(|| {
-            Error::Setting("no connection".into()) // unreachable: inserted above
+            Error::Setting("no connection".into()) // unreachable, because it was inserted above
         })
     }
 
@@ -303,8 +303,8 @@ impl Client {
         Ok(response.topics.iter().map(TopicResult::of).collect())
     }
 
-    /// Extend the error of the first request. A broker that answers ApiVersions and closes the connection on the next
-    /// request may require login or TLS and be unable to say so.
+    /// Extend the error of the first request. Some brokers answer ApiVersions and then close the connection on the next
+    /// request. Such a broker may require login or TLS, without a way to report it.
     fn of_first_answer(&self, problem: Error) -> Error {
         let settings = &self.settings.connection;
         match problem {
@@ -330,7 +330,7 @@ pub fn host_and_port(host: &str, port: i32) -> String {
     }
 }
 
-/// Return whether a broker refuses every topic and leaves out its cluster id, which is pybroker's response to clients
+/// Return whether a broker refuses every topic and leaves out its cluster id. This is pybroker's response to clients
 /// that must log in or use TLS. Responses before version 2 have no cluster id.
 fn shuts_out(response: &MetadataResponse<'_>) -> bool {
     let refused = ErrorCode::TOPIC_AUTHORIZATION_FAILED.0;

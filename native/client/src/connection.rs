@@ -19,12 +19,12 @@ use crate::error::{Error, Result};
 use crate::settings::ConnectionSettings;
 use stream::Stream;
 
-/// Minimum growth of the frame buffer is twice this many bytes.
+/// Half of the minimum number of bytes by which the frame buffer grows.
 const FIRST_BYTES: usize = 32 * 1024;
-/// Maximum size of a response: records of one Fetch and a margin.
+/// Maximum size of a response: the records of one Fetch, plus a margin.
 const FRAME_BYTES_MAX: usize = 1 << 30;
-/// Version of the first ApiVersions request: supported by every broker since 2.4; older ones answer with their
-/// versions.
+/// Version of the first ApiVersions request. Every broker since 2.4 supports it; older ones answer with the versions
+/// that they support.
 const API_VERSIONS: i16 = 3;
 
 /// A request whose response is not read yet.
@@ -49,9 +49,9 @@ impl InFlight {
 pub struct Closer(TcpStream);
 
 impl Closer {
-    /// Shut the connection down, both ways. Harmless if it is closed.
+    /// Shut the connection down in both directions. Harmless if it is already closed.
     pub fn close(&self) {
-        // Fails if the connection is closed already, and then no call waits for it.
+        // This fails if the connection is closed already. In that case no call waits for it.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
@@ -64,7 +64,7 @@ pub struct Connection {
     registry: Registry,
     versions: BTreeMap<i16, (i16, i16)>,
     correlation_id: i32,
-    /// No bytes have arrived since the last request was sent.
+    /// Whether no bytes have arrived since the last request was sent.
     silent: bool,
 }
 
@@ -107,8 +107,8 @@ impl Connection {
         socket.map(Closer).map_err(|problem| self.network(problem))
     }
 
-    /// Return whether `problem` means that the broker closed the connection before it read the last request; otherwise
-    /// it would have started to answer.
+    /// Return whether `problem` means that the broker closed the connection before it read the last request. This is
+    /// the case if no bytes of an answer have arrived.
     pub(crate) fn was_closed(&self, problem: &Error) -> bool {
         let Error::Network { problem, .. } = problem else {
             return false;
@@ -143,11 +143,11 @@ impl Connection {
         })
     }
 
-    /// Send a request whose body is the concatenation of the parts. Several may be in flight.
+    /// Send a request whose body is the concatenation of the parts. Several requests may be in flight.
     ///
     /// # Errors
     ///
-    /// If the network fails; the connection is unusable afterwards. Also if the registry does not have the version.
+    /// If the network fails; the connection is unusable afterwards. If the registry does not have the version.
     pub fn send(&mut self, api_key: i16, version: i16, body: &[&[u8]]) -> Result<InFlight> {
         let flexible = self.is_flexible(api_key, version)?;
         self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
@@ -163,7 +163,7 @@ impl Connection {
         let size = head.len() - 4 + body.iter().map(|part| part.len()).sum::<usize>();
         let size = i32::try_from(size).map_err(|_| Error::TooLarge)?;
         head[..4].copy_from_slice(&size.to_be_bytes());
-        // Send a small first part together with the header, which saves a packet per request.
+        // Send a small first part of the body together with the header, which saves a packet per request.
         let (first, rest) = body.split_first().map_or((&[][..], body), |(f, r)| (*f, r));
         head.extend_from_slice(first);
         let written = self.stream.write_all(&head).and_then(|()| {
@@ -277,11 +277,7 @@ impl Connection {
         Ok(reader.position())
     }
 
-    /// Request the supported versions, even if they are known already. No other request may be in flight.
-    ///
-    /// # Errors
-    ///
-    /// Like [`Connection::call`].
+    /// Request the supported versions again, even if they are known. No other request may be in flight.
     pub fn learn_versions(&mut self, settings: &ConnectionSettings) -> Result<()> {
         let request = ApiVersionsRequest {
             client_software_name: settings.software.name,
@@ -296,7 +292,7 @@ impl Connection {
         settings.answered.note(&self.address);
         let unsupported = answer.starts_with(&ErrorCode::UNSUPPORTED_VERSION.0.to_be_bytes());
         let answer = if unsupported {
-            // Brokers before 2.4 answer in version 0 (KIP-511); ask in that version.
+            // Brokers before 2.4 answer in version 0 (KIP-511), so ask again in that version.
             self.call(key, 0, &[])?
         } else {
             answer
@@ -320,7 +316,7 @@ impl Connection {
     }
 
     fn network(&self, problem: std::io::Error) -> Error {
-        // A read timeout is reported as WouldBlock, which would not help a user.
+        // The system reports a read timeout as WouldBlock, whose text would not help a user.
         let problem = match problem.kind() {
             std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => std::io::Error::new(
                 std::io::ErrorKind::TimedOut,

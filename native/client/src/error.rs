@@ -24,7 +24,7 @@ pub enum Error {
         /// Error of the system.
         problem: std::io::Error,
     },
-    /// The host name does not resolve on this machine, so far.
+    /// At present, the host name does not resolve on this machine.
     #[error("{broker}: the host name does not resolve: {problem}")]
     UnknownHost {
         /// Host and port.

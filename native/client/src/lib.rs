@@ -2,9 +2,9 @@
 //! each.
 //!
 //! [`Connection`] is one connection to one broker, with requests and responses in order; a follower that fetches from
-//! its leader needs no more. [`Client`] knows a whole cluster and keeps a connection to each broker it uses. The
-//! [`Registry`] in the settings selects the wire layouts: those of clients or those among brokers. The content of
-//! requests is left to the caller.
+//! its leader needs only this. [`Client`] knows a whole cluster and keeps a connection to each broker it uses. The
+//! [`Registry`] in the settings selects the wire layouts: those of clients or those among brokers. The caller encodes
+//! and decodes the bodies of requests and responses.
 
 mod cluster;
 mod connection;

@@ -14,19 +14,19 @@ pub use client::{
 };
 pub use stores::{KeyText, StoreFile, Tls};
 
-/// Maximum of a Java `int`, the type of most of Kafka's settings.
+/// Largest value of a Java `int`, the type of most of Kafka's settings.
 pub const INT_MAX: i64 = i32::MAX as i64;
 
 /// Allowed values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedValues {
-    /// Any text; its user validates it.
+    /// Any text. The code that uses the setting validates it.
     Text,
     /// true or false.
     Flag,
-    /// One of these words.
+    /// One of the listed words.
     OneOf(&'static [&'static str]),
-    /// An integer between the two, inclusive.
+    /// An integer between these two numbers, inclusive.
     Whole(i64, i64),
 }
 
@@ -37,7 +37,7 @@ pub struct Setting {
     pub name: &'static str,
     /// Allowed values.
     pub allowed: AllowedValues,
-    /// Default as a user would write it; `None`: unset, or derived from other settings.
+    /// The default as a user would write it. `None` means that it is unset, or derived from other settings.
     pub default: Option<&'static str>,
 }
 
@@ -84,8 +84,8 @@ impl Setting {
     }
 }
 
-/// Settings of a user. Names outside of the tables are ignored here; the caller rejects them and suggests the nearest
-/// name.
+/// Settings of a user. Names that the tables do not have are ignored here; the caller rejects them and suggests the
+/// nearest name.
 #[derive(Debug)]
 pub struct Values<'a> {
     prefix: &'static str,
@@ -94,7 +94,7 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Create the values. `prefix`: the user writes it before Kafka's names. `tables`: all settings that may be read.
+    /// Create the values. The user writes `prefix` before Kafka's names. `tables` has all settings that may be read.
     #[must_use]
     pub const fn new(
         prefix: &'static str,

@@ -32,9 +32,9 @@ use crate::settings::{ClientSettings, Software, Values};
 
 /// The broker's only topic.
 pub const TOPIC: &str = "t";
-/// The nodes that Metadata names; all are at the same address.
+/// The ids of the nodes that Metadata names. Both nodes have the same address.
 pub const NODES: [i32; 2] = [1, 2];
-/// Leader of a partition without one.
+/// Leader id of a partition without a leader.
 pub const NO_LEADER: i32 = -1;
 const FETCH: i16 = 12;
 const METADATA: i16 = 12;
@@ -48,7 +48,7 @@ pub struct Request {
     pub version: i16,
     /// Body without the header.
     pub body: Vec<u8>,
-    /// Number of earlier requests on its connection, without ApiVersions.
+    /// Number of earlier requests on the same connection, not counting ApiVersions.
     pub before: usize,
 }
 
@@ -74,14 +74,14 @@ impl Request {
 /// A response body, or `None` to close the connection.
 pub type Reply = Option<Vec<u8>>;
 
-/// A running test broker; it ends with the test process.
+/// A running test broker. It ends with the test process.
 pub struct Broker {
     address: String,
     topic_id: Uuid,
 }
 
 impl Broker {
-    /// Start a broker; `answer` handles all requests but ApiVersions and Metadata.
+    /// Start a broker. `answer` handles all requests except ApiVersions and Metadata.
     pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_led(|_| vec![NODES[0]], answer)
     }
@@ -103,7 +103,7 @@ impl Broker {
         )
     }
 
-    /// Start a broker. `told` returns each Metadata response, given the number of earlier ones.
+    /// Start a broker. `told` gets the number of earlier Metadata responses and returns the next one.
     fn start_telling(
         told: impl Fn(Uuid, u16, usize) -> Reply + Send + Sync + 'static,
         answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
@@ -142,7 +142,7 @@ impl Broker {
         texts(given.iter().chain(more))
     }
 
-    /// Return a client of it.
+    /// Return a client of this broker.
     #[must_use]
     pub fn client(&self, more: &[(&str, &str)]) -> Client {
         Client::new(settings_of(&self.given(more)))
@@ -155,7 +155,7 @@ impl Broker {
     }
 }
 
-/// Return settings as texts.
+/// Return the settings as a map of texts.
 pub fn texts<'a>(
     pairs: impl IntoIterator<Item = &'a (&'a str, &'a str)>,
 ) -> BTreeMap<String, String> {
@@ -326,12 +326,12 @@ pub fn produced_in(version: i16, partition: i32, code: ErrorCode, base_offset: i
     Some(body)
 }
 
-/// Return a Fetch response with those records; `high_watermark` is one past the last offset of the log.
+/// Return a Fetch response with these records. `high_watermark` is the offset after the log's last record.
 pub fn fetched(records: &[u8], high_watermark: i64) -> Reply {
     fetched_committed(records, high_watermark, &[])
 }
 
-/// Return a Fetch response for read_committed: (producer id, first offset) of aborted transactions.
+/// Return a Fetch response for read_committed. `aborted` lists the aborted transactions as (producer id, first offset).
 pub fn fetched_committed(records: &[u8], high_watermark: i64, aborted: &[(i64, i64)]) -> Reply {
     let mut head = FetchPartitionHead::refused(0, 0);
     let aborted = aborted.iter();

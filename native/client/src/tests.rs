@@ -38,7 +38,7 @@ fn a_request_goes_out_twice_at_most() {
     let problem = ask(&mut client).expect_err("closed twice");
     assert_eq!(problem.code(), ErrorCode::NETWORK_EXCEPTION);
     assert_eq!(count.load(Ordering::Relaxed), 3);
-    // On a single connection the client sends a request once.
+    // The connection is new, so the client does not send the request again.
     ask(&mut client).expect_err("closed again");
     assert_eq!(count.load(Ordering::Relaxed), 4);
 }
@@ -64,7 +64,7 @@ fn a_connection_can_be_ended_while_its_owner_waits_for_an_answer() {
 fn a_broker_that_closes_before_its_first_answer_may_be_of_another_protocol() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
-    // A TLS listener answers a plaintext request with an alert, whose first bytes read as a size.
+    // A TLS listener answers a plaintext request with an alert. A Kafka client reads the alert's first bytes as a size.
     let alert = [0x15, 3, 3, 0, 2, 2, 0x50];
     std::thread::spawn(move || {
         for (number, mut stream) in listener.incoming().map_while(|each| each.ok()).enumerate() {
@@ -88,7 +88,7 @@ fn a_broker_that_closes_before_its_first_answer_may_be_of_another_protocol() {
             assert!(text.ends_with(&question), "{text}");
         }
     }
-    // One that has answered is not asked.
+    // For a broker that has answered before, the client adds no such hint.
     let broker = Broker::start(|_| None);
     let text = ask(&mut broker.client(&[]))
         .expect_err("closed")
@@ -102,7 +102,7 @@ fn a_mechanism_that_is_refused_comes_with_those_that_are_offered() {
         ("security.protocol", "SASL_PLAINTEXT"),
         ("sasl.username", "u"),
     ];
-    // SaslHandshake: the code, and an array of names.
+    // The SaslHandshake response has an error code and an array of mechanism names.
     for (answer, offered) in [
         (
             &b"\0\x22\0\0\0\0"[..],
@@ -155,7 +155,7 @@ fn trouble_that_may_pass_is_waited_out() {
         }
     });
     assert_eq!(found.expect("the third answer"), 3);
-    // A permanent error ends the retries at once.
+    // A permanent error ends the retries immediately.
     let asked = Cell::new(0);
     let refused: Result<()> = client.patiently(|_| {
         asked.set(asked.get() + 1);

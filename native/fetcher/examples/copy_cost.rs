@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Append everything first; then let the follower start.
+/// Append all records first, then start the follower.
 fn measure(mode: FlushMode, bytes: usize) -> Result<(Duration, f64, f64), Box<dyn Error>> {
     let brokers = two();
     let orders: Vec<_> = (0..PARTITIONS)

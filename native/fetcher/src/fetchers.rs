@@ -16,7 +16,7 @@ use crate::leader::{Fetcher, FetcherContext};
 use crate::mailbox::{Change, Mailbox};
 use crate::{FetcherSettings, LeaderFigures, Report, StagedSender};
 
-/// Longest wait of [`Fetchers::stop`] for its threads. A thread that is connecting may take longer; it keeps no log
+/// Longest wait of [`Fetchers::stop`] for its threads. A thread that is connecting may take longer, but keeps no log
 /// open.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -38,10 +38,11 @@ pub struct Broker {
 pub struct Assignment {
     /// The partition.
     pub tip: TopicIdPartition,
-    /// Broker id of its leader. This broker's own id or a negative id means: follow no broker.
+    /// Broker id of the partition's leader. This broker's own id or a negative id means that the partition follows no
+    /// broker.
     pub leader: i32,
-    /// Epoch of that leadership. A negative epoch without a leader to follow means: stop following, whatever the
-    /// followed epoch is.
+    /// Epoch of that leader. If it is negative and there is no leader to follow, stop following regardless of the
+    /// current epoch.
     pub leader_epoch: i32,
 }
 
@@ -61,7 +62,7 @@ struct Table {
     threads: IdMap<Place, Thread>,
     /// `num.replica.fetchers`.
     threads_per_leader: u32,
-    /// Threads that have a request to stop. Only [`Fetchers::stop`] waits until they have ended.
+    /// Threads that were asked to stop. Only [`Fetchers::stop`] waits for their end.
     ending: Vec<Thread>,
     stopped: bool,
 }
@@ -86,8 +87,8 @@ impl std::fmt::Debug for Fetchers {
 }
 
 impl Fetchers {
-    /// Return fetchers that follow nothing yet. `connection`: settings for connections to brokers; `settings` override
-    /// its request timeout.
+    /// Return fetchers that follow no partition yet. `connection` has the settings for connections to brokers;
+    /// `settings` override its request timeout.
     #[must_use]
     pub fn new(
         broker_id: i32,
@@ -136,7 +137,8 @@ impl Fetchers {
     /// Update broker addresses, and the leaders of these partitions; other partitions are unchanged. Call it after the
     /// partitions have taken their roles. Does not block.
     ///
-    /// Ignores an assignment with an epoch below the followed one. An assignment with the same epoch changes nothing.
+    /// Ignores an assignment whose epoch is below the one that the partition follows. An assignment with the same epoch
+    /// changes nothing.
     ///
     /// # Errors
     /// If the operating system cannot start a thread; the partitions of that leader are then not followed.
@@ -200,7 +202,8 @@ impl Fetchers {
                 table.count(*place, by * changes.len() as isize);
             }
         }
-        // Send the leaves first: two threads that follow one partition would interfere.
+        // Remove partitions from their old threads first, because two threads that follow one partition would
+        // interfere.
         for (place, changes) in leave.into_iter().chain(follow) {
             self.tell(&mut table, place, changes, now)?;
         }
@@ -375,7 +378,7 @@ impl Table {
     }
 }
 
-/// Return the thread that follows a partition of that leader. The partitions of a topic are spread over the threads.
+/// Return the thread that follows this partition of that leader. The partitions of a topic are spread over the threads.
 fn place_of(tip: TopicIdPartition, leader: i32, threads: u32) -> Place {
     let id = tip.topic_id.uuid().as_u128() as u32;
     (leader, id.wrapping_add(tip.partition as u32) % threads)

@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 pub struct LeaderFigures {
     /// Broker id of the leader.
     pub leader: i32,
-    /// Followed partitions.
+    /// Number of followed partitions.
     pub partitions: u64,
-    /// Followed partitions left out of requests at the moment: after an error, or until their flush.
+    /// Number of followed partitions that requests leave out at present: after an error, or until their flush.
     pub held_back: u64,
     /// Whether each thread has a connection.
     pub connected: bool,
-    /// Fetch requests sent.
+    /// Number of Fetch requests sent.
     pub requests: u64,
     /// Bytes of records appended.
     pub bytes: u64,
-    /// Offsets that these bytes cover.
+    /// Number of offsets that these bytes cover.
     pub records: u64,
     /// Largest lag of a partition behind the leader's high watermark, in offsets.
     pub lag_max: i64,

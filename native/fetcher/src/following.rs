@@ -1,5 +1,5 @@
 //! State of one followed partition: the last request, the reaction to its response, and the time of the next request.
-//! Pure: responses and times come in, orders go out.
+//! Without I/O: the caller passes responses and times and carries out the returned orders.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ pub(crate) enum Order {
     Cut(FetchFrom, EpochEnd),
     /// Truncate the whole log and start at this offset.
     StartOver(FetchFrom, i64),
-    /// Attach the staged segments as the leader did.
+    /// Attach the staged segments at the same offsets as the leader.
     Attach(FetchFrom, Box<StagedAttach>),
     /// Apply the leader's high watermark and log start; the response has no records.
     Follow,
@@ -53,7 +53,7 @@ enum State {
     Flushing(i64),
     /// Staged segments are being attached.
     Attaching,
-    /// The leader does not have the next offset; its log bounds are fetched next.
+    /// The leader does not have the next offset. The thread fetches the bounds of the leader's log next.
     OutOfRange(FetchFrom),
     /// Paused after an error, until this time.
     Paused(Instant),
@@ -68,7 +68,7 @@ pub(crate) struct FollowerState {
     state: State,
     high_watermark: i64,
     log_start: i64,
-    /// Errors since the last good response.
+    /// Number of errors since the last good response.
     failures: u32,
     /// Fetch position of the last truncation. A fetch from the same position would get the same response.
     cut: Option<FetchFrom>,
@@ -123,7 +123,7 @@ impl FollowerState {
         matches!(self.state, State::Ready | State::Asked(_))
     }
 
-    /// Return the offset up to which it waits for its flush.
+    /// Return the log end whose flush the partition waits for, if it does.
     pub(crate) const fn flushing(&self) -> Option<i64> {
         match self.state {
             State::Flushing(end) => Some(end),
@@ -139,7 +139,7 @@ impl FollowerState {
         }
     }
 
-    /// Return the end of its pause.
+    /// Return the end of the partition's pause, if it is paused.
     pub(crate) const fn paused(&self) -> Option<Instant> {
         match self.state {
             State::Paused(until) => Some(until),
@@ -147,7 +147,7 @@ impl FollowerState {
         }
     }
 
-    /// Return whether the partition had all committed records at the last response.
+    /// Return whether the partition had all committed records when the last response was processed.
     pub(crate) const fn has_caught_up(&self) -> bool {
         self.high_watermark >= 0 && self.lag == 0
     }
@@ -157,8 +157,8 @@ impl FollowerState {
         self.state = State::Paused(until);
     }
 
-    /// Include the partition in the next request, from this position. `None` means that it cannot be followed now.
-    /// Return false if it is paused instead.
+    /// Include the partition in the next request, with the fetch position `from`. `None` means that it cannot be
+    /// followed now. Return false if the partition is paused instead.
     pub(crate) fn ask(&mut self, from: Option<FetchFrom>, now: Instant, backoff: Duration) -> bool {
         let follows = from.filter(|from| from.leader_epoch == self.leader_epoch);
         match follows {
@@ -181,12 +181,12 @@ impl FollowerState {
         self.state = State::Flushing(end);
     }
 
-    /// Return whether an attach is under way that began in the current epoch.
+    /// Return whether an attach is running that began in the current epoch.
     pub(crate) fn is_attaching(&self) -> bool {
         self.state == State::Attaching
     }
 
-    /// Make the partition ready again: its attach or flush is done, its pause is over, or the session has ended.
+    /// Make the partition ready again, because its attach, flush or pause is over, or the session has ended.
     pub(crate) fn resume(&mut self) {
         if self.state != State::Stopped {
             self.state = State::Ready;
@@ -202,8 +202,8 @@ impl FollowerState {
         false
     }
 
-    /// Apply the leader's response. After most orders it waits for their outcome; after [`Order::Follow`] it stays in
-    /// the session.
+    /// Apply the leader's response. After most orders the partition waits for their outcome; after [`Order::Follow`] it
+    /// stays in the session.
     pub(crate) fn answered(
         &mut self,
         head: &FetchPartitionHead,
@@ -255,8 +255,8 @@ impl FollowerState {
         backoff: Duration,
     ) -> Trouble {
         let new = self.failures == 0;
-        // If the leader knows a newer epoch, stop: the next assignment will have that epoch. Otherwise retry: the
-        // leader may not have learned yet that it leads, or that the topic exists.
+        // If the leader knows a newer epoch, stop, because the next assignment will have that epoch. Otherwise retry:
+        // the leader may not know yet that it leads or that the topic exists.
         let newer = head
             .current_leader
             .is_some_and(|leader| leader.leader_epoch > self.leader_epoch);
@@ -273,7 +273,7 @@ impl FollowerState {
         }
     }
 
-    /// Apply the bounds of the leader's log, fetched because the leader does not have the next offset.
+    /// Apply the bounds of the leader's log, which were fetched because the leader does not have the next offset.
     pub(crate) fn told_bounds(
         &mut self,
         (start, end): (i64, i64),

@@ -1,8 +1,8 @@
 //! The thread that fetches from one leader: it requests changed partitions, appends and flushes the records, then
 //! requests those partitions again.
 //!
-//! No loop here runs without waiting: at the leader (`replica.fetch.wait.max.ms`), for a flush, for the end of a pause,
-//! or for mail.
+//! Each loop of the thread waits: for the leader's response (`replica.fetch.wait.max.ms`), a flush, the end of a pause,
+//! or a message in the mailbox.
 
 mod answers;
 mod asking;
@@ -30,9 +30,9 @@ use attaches::Attaches;
 use link::Link;
 
 /// How long the partitions of a response wait for each other's flush. The next request leaves out partitions that are
-/// not flushed by then; while there are such partitions, requests wait no longer than this at the leader.
+/// not flushed by then. While there are such partitions, the leader may not hold a request for longer than this.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(20);
-/// Interval of a check of all partitions, with or without responses for them.
+/// Interval at which the thread checks all partitions, even without responses for them.
 const LOOK_AT_ALL_EVERY: Duration = Duration::from_secs(1);
 
 /// State shared by all fetchers of a broker.
@@ -42,7 +42,7 @@ pub(crate) struct FetcherContext {
     pub(crate) broker_epoch: AtomicI64,
     /// Whether this broker uses topic ids (`inter.broker.protocol.version`).
     pub(crate) topic_ids: AtomicBool,
-    /// Weak, so that a connecting thread does not keep logs open while the broker stops.
+    /// A weak reference, so that a connecting thread does not keep logs open while the broker stops.
     pub(crate) replicas: Weak<Replicas>,
     pub(crate) settings: FetcherSettings,
     pub(crate) connection: ConnectionSettings,
@@ -64,7 +64,7 @@ impl FetcherContext {
 enum Stop {
     /// The connection is lost.
     Lost(Error),
-    /// There is mail to read.
+    /// The mailbox has messages to read.
     CalledBack,
     /// The broker has closed its logs.
     NoReplicas,
@@ -84,7 +84,7 @@ pub(crate) struct Fetcher {
     waker: Waker,
     counters: Arc<Counters>,
     followed: IdMap<TopicIdPartition, FollowerState>,
-    /// Partitions for the next request, if they are still ready then.
+    /// Partitions to include in the next request, if they are still ready then.
     ready: Vec<TopicIdPartition>,
     /// Partitions that wait for their flush.
     flushing: Vec<TopicIdPartition>,
@@ -135,7 +135,7 @@ impl Fetcher {
         }
     }
 
-    /// Run until the mailbox has a stop.
+    /// Run until a stop is in the mailbox.
     pub(crate) fn run(mut self) {
         loop {
             let mail = self.mailbox.take();
@@ -201,8 +201,8 @@ impl Fetcher {
             }
         }
         if returned {
-            // A partition returned to the session. Start a new one, because the leader would not repeat what it sent
-            // before the partition left.
+            // A partition returned to the session. Start a new session, because in the old one the leader would not
+            // repeat what it sent before the partition left.
             self.begin_anew();
         }
         self.counters
@@ -210,7 +210,7 @@ impl Fetcher {
             .store(self.followed.len() as u64, Relaxed);
     }
 
-    /// Start a new session: request everything again.
+    /// Start a new session, whose first request lists all partitions.
     fn begin_anew(&mut self) {
         self.session.forget();
         for (tip, following) in &mut self.followed {
@@ -255,7 +255,7 @@ impl Fetcher {
             let Some(end) = following.flushing() else {
                 return false;
             };
-            // The next request handles a partition that is gone.
+            // Skip a partition that is no longer hosted; the next request handles that.
             if let Some(partition) = replicas.partition(*tip)
                 && partition.leader_epoch() == following.leader_epoch()
             {
@@ -263,7 +263,7 @@ impl Fetcher {
                     return true;
                 }
                 let (high_watermark, log_start) = following.bounds();
-                // Fails if the role has changed, which the next request also detects.
+                // This fails if the role has changed, which the next request also detects.
                 let _ =
                     partition.follow_bounds(following.leader_epoch(), high_watermark, log_start);
             }
@@ -274,12 +274,12 @@ impl Fetcher {
         self.flushing = waiting;
     }
 
-    /// Return whether there is nothing to request, and the leader has nothing to respond to.
+    /// Return whether there is no partition to request, and no request that the leader must answer.
     fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.out_of_range.is_empty() && self.session.is_empty()
     }
 
-    /// Return the time at which to check again even without mail; `None` if only mail requires a check.
+    /// Return the time at which to check again even without messages, or `None` if only a message requires a check.
     fn next_look(&self, now: Instant) -> Option<Instant> {
         let paused = self.paused.iter();
         let pauses = paused.filter_map(|tip| self.followed.get(tip)?.paused());
@@ -324,7 +324,7 @@ impl Fetcher {
             if let Some(partition) = replicas.partition(*tip)
                 && partition.high_watermark() < high_watermark.min(partition.log_end_offset())
             {
-                // Fails if the role has changed; then there is nothing to update.
+                // This fails if the role has changed; then there is nothing to update.
                 let epoch = following.leader_epoch();
                 let _ = partition.follow_bounds(epoch, high_watermark, log_start);
             }

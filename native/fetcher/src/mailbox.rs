@@ -1,5 +1,5 @@
-//! Messages to a running fetcher: changes of its partitions, the stop, a finished flush. Senders never block. If the
-//! fetcher waits at its leader, the mailbox closes the fetcher's connection to interrupt it.
+//! Messages to a running fetcher thread: changes of its partitions, a stop, a finished flush. Senders never block. If
+//! the thread waits for its leader's response, the mailbox closes the thread's connection to interrupt the wait.
 
 use std::sync::Arc;
 use std::task::Wake;
@@ -9,8 +9,9 @@ use parking_lot::{Condvar, Mutex};
 use pybroker_client::Closer;
 use pybroker_model::TopicIdPartition;
 
-/// Age up to which a connection is not closed for new partitions, because each new connection sends all partitions to
-/// the leader. Fetches on a young connection wait at the leader no longer than until it may be closed.
+/// Age below which a connection is not closed for new partitions, because the first request of each new connection
+/// lists all partitions. Over such a young connection, the leader may hold a fetch only until the connection may be
+/// closed.
 pub(crate) const YOUNG: Duration = Duration::from_millis(250);
 
 /// A change of the followed partitions.
@@ -41,11 +42,12 @@ pub(crate) struct Mailbox {
 #[derive(Debug, Default)]
 struct State {
     mail: Mail,
-    /// An awaited flush is done.
+    /// Whether an awaited flush is done.
     flushed: bool,
-    /// While the fetcher waits at its leader: the closer of its connection, and the time of its opening.
+    /// Set while the thread waits for its leader's response: the handle that closes the connection, and when the
+    /// connection was opened.
     waiting: Option<(Arc<Closer>, Instant)>,
-    /// The mailbox has closed the connection.
+    /// Whether the mailbox has closed the connection.
     closed: bool,
     finished: bool,
 }
@@ -113,7 +115,7 @@ impl Mailbox {
         }
     }
 
-    /// Wait for mail, an awaited flush, or `until`.
+    /// Wait for a message, an awaited flush, or the time `until`.
     pub(crate) fn wait(&self, until: Option<Instant>) {
         let mut state = self.state.lock();
         while !state.has_news() && !state.flushed {
@@ -131,7 +133,7 @@ impl Mailbox {
         state.flushed = false;
     }
 
-    /// Wait for an awaited flush; return false at `until` or on stop.
+    /// Wait for an awaited flush. Return false at the time `until`, or on a stop.
     pub(crate) fn wait_for_flush(&self, until: Instant) -> bool {
         let mut state = self.state.lock();
         while !state.flushed && !state.mail.stop {
@@ -142,13 +144,13 @@ impl Mailbox {
         std::mem::take(&mut state.flushed) && !state.mail.stop
     }
 
-    /// Wait for `until` or mail, ignoring flushes.
+    /// Wait for a message or the time `until`, ignoring flushes.
     pub(crate) fn rest(&self, until: Instant) {
         let mut state = self.state.lock();
         while !state.has_news() && !self.changed.wait_until(&mut state, until).timed_out() {}
     }
 
-    /// Record that the fetcher waits at its leader. Return false if there is mail to read first.
+    /// Record that the thread waits for its leader's response. Return false if it must read messages first.
     pub(crate) fn waits(&self, closer: &Arc<Closer>, opened: Instant) -> bool {
         let mut state = self.state.lock();
         if state.has_news() {
@@ -158,7 +160,7 @@ impl Mailbox {
         true
     }
 
-    /// Record that it no longer waits. Return whether the mailbox closed the connection.
+    /// Record that the thread no longer waits. Return whether the mailbox closed the connection.
     pub(crate) fn is_back(&self) -> bool {
         let mut state = self.state.lock();
         state.waiting = None;
@@ -171,7 +173,7 @@ impl Mailbox {
         self.changed.notify_all();
     }
 
-    /// Wait until the fetcher has ended, or until `deadline`; return whether it has.
+    /// Wait until the thread has ended, or until `deadline`. Return whether it has ended.
     pub(crate) fn wait_for_end(&self, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         while !state.finished && !self.changed.wait_until(&mut state, deadline).timed_out() {}
@@ -179,7 +181,7 @@ impl Mailbox {
     }
 }
 
-/// A wake-up means that a flush is done.
+/// The mailbox is the waker for flushes: a wake-up means that a flush is done.
 impl Wake for Mailbox {
     fn wake(self: Arc<Self>) {
         self.state.lock().flushed = true;

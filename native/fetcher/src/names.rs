@@ -1,4 +1,4 @@
-//! Topic names or ids in requests to one leader and in its responses. Pure.
+//! How requests to one leader, and its responses, name topics: by id or by name. No I/O.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,19 +7,20 @@ use pybroker_model::{IdMap, TopicId};
 use pybroker_protocol::hot::of_topic::TopicRef;
 use pybroker_protocol::primitives::Span;
 
-/// Topic ids; or names, if the leader or this broker knows no ids (`inter.broker.protocol.version` below 2.8).
+/// Topic ids. Names are used instead if the leader or this broker does not know ids (`inter.broker.protocol.version`
+/// below 2.8).
 #[derive(Debug)]
 pub(crate) struct Names {
     /// Whether requests use ids. Otherwise they use names, and `Names` has the names of all requested topics.
     pub(crate) by_id: bool,
     names: IdMap<TopicId, Arc<str>>,
     ids: BTreeMap<Arc<str>, TopicId>,
-    /// Names in the request under construction.
+    /// Text of the names in the current request.
     text: Vec<u8>,
 }
 
 impl Names {
-    /// Use ids, or names with none known yet.
+    /// Create the object for ids, or for names, of which none is known yet.
     pub(crate) fn new(by_id: bool) -> Self {
         Self {
             by_id,
@@ -29,8 +30,8 @@ impl Names {
         }
     }
 
-    /// Record the name of a requested topic. Return false if the id or the name had another meaning before: the
-    /// leader's session for this name is then wrong.
+    /// Record the name of a requested topic. Return false if the id or the name was paired with another one before. The
+    /// leader's session is then wrong for this name.
     pub(crate) fn learn(&mut self, topic_id: TopicId, name: &Arc<str>) -> bool {
         if self.by_id {
             return true;
@@ -61,7 +62,7 @@ impl Names {
         &self.text
     }
 
-    /// Return the span of the topic's name in the request; empty if it uses ids.
+    /// Return the span of the topic's name in the request. Empty if the request uses ids.
     pub(crate) fn span(&mut self, topic_id: TopicId) -> Span {
         let name = self.names.get(&topic_id).filter(|_| !self.by_id);
         let start = self.text.len() as u32;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub enum Level {
     /// Normal operation.
     Info,
-    /// An operator should look.
+    /// An operator should investigate.
     Warning,
 }
 

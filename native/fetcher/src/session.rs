@@ -1,5 +1,5 @@
-//! The follower's side of a fetch session (KIP-227): the leader remembers the last request, so a request lists only
-//! changed and forgotten partitions. Pure.
+//! The follower's side of a fetch session (KIP-227): the leader remembers the last request, so that a request lists
+//! only changed and forgotten partitions. No I/O.
 
 use pybroker_model::{IdMap, TopicIdPartition};
 use pybroker_protocol::ErrorCode;
@@ -11,10 +11,10 @@ const INITIAL: i32 = 0;
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     id: i32,
-    /// Epoch of the next request; [`INITIAL`]: it begins a session and lists all partitions.
+    /// Epoch of the next request. With [`INITIAL`], the request begins a session and lists all partitions.
     epoch: i32,
     listed: IdMap<TopicIdPartition, ()>,
-    /// Listed partitions that may have to be forgotten.
+    /// Partitions of the session that the next request may have to forget.
     doubtful: Vec<TopicIdPartition>,
 }
 
@@ -46,8 +46,8 @@ impl Session {
         }
     }
 
-    /// Add the partitions of the next request; return the marked partitions that are not `wanted`, which must be
-    /// forgotten.
+    /// Add the partitions of the next request. Return the marked partitions that are not `wanted`, which the request
+    /// must forget.
     pub(crate) fn list(
         &mut self,
         named: impl Iterator<Item = TopicIdPartition>,
@@ -61,8 +61,8 @@ impl Session {
         forgotten
     }
 
-    /// Apply the error and session id of a response; return false if the session is over and all partitions must be
-    /// listed again.
+    /// Apply the error and session id of a response. Return false if the session has ended and the next request must
+    /// list all partitions.
     pub(crate) fn answered(&mut self, error: ErrorCode, id: i32) -> bool {
         if error != ErrorCode::NONE || id == 0 || (!self.is_new() && id != self.id) {
             self.forget();
@@ -111,7 +111,7 @@ mod tests {
         session.doubt(tip(1));
         session.doubt(tip(2));
         session.doubt(tip(4));
-        // 2 came back before it was forgotten.
+        // Partition 2 returned before it was forgotten.
         let forgotten = session.list([tip(2)].into_iter(), |each| *each != tip(1));
         assert_eq!(forgotten, [tip(1)]);
         assert!(session.answered(ErrorCode::NONE, 9));
@@ -126,7 +126,7 @@ mod tests {
         for (error, id) in [
             (ErrorCode::FETCH_SESSION_ID_NOT_FOUND, 0),
             (ErrorCode::INVALID_FETCH_SESSION_EPOCH, 9),
-            // The leader closed the session with its response.
+            // This response closes the session.
             (ErrorCode::NONE, 0),
             (ErrorCode::NONE, 10),
         ] {

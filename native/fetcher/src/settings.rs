@@ -15,12 +15,13 @@ pub struct FetcherSettings {
     pub partition_bytes_max: i32,
     /// `replica.fetch.response.max.bytes`.
     pub response_bytes_max: i32,
-    /// `replica.fetch.backoff.ms`: the longest pause of a partition after an error. The first one is short: usually the
-    /// leader has just not learned yet that it leads.
+    /// `replica.fetch.backoff.ms`: the longest pause of a partition after an error. The first pause is short, because
+    /// usually the leader does not know yet that it leads.
     pub backoff: Duration,
-    /// `replica.socket.timeout.ms`: response timeout, at least as long as the leader may wait.
+    /// `replica.socket.timeout.ms`: response timeout. It is at least as long as the leader may hold a request.
     pub socket_timeout: Duration,
-    /// `inter.broker.protocol.version` is 2.8 or later: requests use topic ids for leaders that know them.
+    /// Whether `inter.broker.protocol.version` is 2.8 or later, so that requests use topic ids for leaders that know
+    /// them.
     pub topic_ids: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Copies of staged ingests to other replicas: the leader sends and waits for the response.
+//! Copies of staged ingests to other replicas: the leader sends records and waits for the response.
 //!
-//! Keeps a few connections to each broker: as many as appends wait in parallel.
+//! It keeps a few connections to each broker, as many as appends wait in parallel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use pybroker_replica::{StagedChunk, StagedCopies};
 
 /// Version of IngestAppend among brokers.
 const VERSION: i16 = 0;
-/// Idle connections kept to each broker.
+/// Maximum number of idle connections kept to each broker.
 const KEPT: usize = 4;
 
 /// Sends staged records to other brokers.
@@ -82,8 +82,8 @@ impl StagedSender {
         };
         let mut answer = exchange(&mut connection, &body);
         if kept && answer.is_err() {
-            // The broker may have closed the idle connection. Sending the chunk again is safe: the other broker stages
-            // a repeated chunk once.
+            // The broker may have closed the idle connection. Sending the chunk again is safe, because the broker skips
+            // records that it has already staged.
             connection = Connection::open(&to.address, &self.settings)?;
             answer = exchange(&mut connection, &body);
         }

@@ -1,5 +1,5 @@
-//! A fetch offset acknowledges records: a leader commits only records on the follower's disk, however slow that disk
-//! is, and partitions on other disks do not wait for it.
+//! A fetch offset acknowledges records. A leader commits only records on the follower's disk, even if that disk is
+//! slow, and partitions on other disks do not wait for it.
 
 mod support;
 
@@ -16,9 +16,9 @@ use support::*;
 struct BlockedFlushes(Vec<PathBuf>);
 
 impl BlockedFlushes {
-    /// Block each flush thread of the directory: it opens a leader epoch file that is a named pipe.
+    /// Block each flush thread of the directory: the thread opens a leader epoch file that is a named pipe.
     fn hold(broker: &TestBroker, dir: usize) -> Self {
-        // Enough partitions that every directory gets one for each flush thread.
+        // Use enough partitions that every directory gets one for each of its flush threads.
         let orders = |leader_epoch| -> Vec<_> {
             let order = |partition| {
                 let tip = tip(99, partition);
@@ -26,7 +26,7 @@ impl BlockedFlushes {
             };
             (0..32).map(order).collect()
         };
-        // The second epoch is in the file only once its first record is appended; the flush syncs both.
+        // The second epoch is written to the file only with its first record. The flush then syncs both.
         broker.apply(&orders(0));
         broker.apply(&orders(1));
         let tips = || (0..32).map(|partition| tip(99, partition));
@@ -46,7 +46,7 @@ impl BlockedFlushes {
         assert_eq!(pipes.len(), 4);
         let mut there = tips().map(|tip| broker.partition(tip)).filter(in_dir);
         let one = there.next().expect("partitions are spread");
-        // Now every flush thread is blocked.
+        // Wait until every flush thread is blocked.
         let waiting = || one.log_dir().expect("open").flusher().waiting();
         wait_until("the threads that flush", || waiting() == 0);
         Self(pipes)
@@ -75,7 +75,7 @@ fn what_is_not_flushed_is_not_claimed_and_others_go_on() {
         found.expect("partitions are spread")
     };
     let (slow, fast) = (lies(0), lies(1));
-    // The flush threads sync the first records of a segment in its file; later small appends go to the journal.
+    // The flush threads sync the first records of a segment in the segment file. Later small appends go to the journal.
     for tip in tips.iter().filter(|tip| **tip != slow) {
         append(&brokers[0].partition(*tip), -1, &["a"]);
         settle(&brokers[0], &brokers[1], *tip);

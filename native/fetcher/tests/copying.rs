@@ -1,4 +1,4 @@
-//! A follower copies its leader's log over real sockets, also through restarts, truncations and lost connections.
+//! A follower copies its leader's log over real sockets, even after restarts, truncations and lost connections.
 
 mod support;
 
@@ -11,7 +11,7 @@ use pybroker_replica::PartitionOrder;
 use pybroker_storage::FlushMode;
 use support::*;
 
-/// Settings with which a fetch waits at the leader for longer than any test.
+/// Settings with which a leader holds a fetch for longer than any test runs.
 fn patient() -> FetcherSettings {
     FetcherSettings {
         wait_max: Duration::from_secs(3_600),
@@ -19,7 +19,7 @@ fn patient() -> FetcherSettings {
     }
 }
 
-/// Settings of brokers that use topic ids in requests, and of brokers that use names.
+/// Settings of brokers whose requests use topic ids, and of brokers whose requests use names.
 fn both_levels() -> [FetcherSettings; 2] {
     [true, false].map(|topic_ids| FetcherSettings {
         topic_ids,
@@ -82,13 +82,13 @@ fn stopping_does_not_wait_for_the_leader() {
     wait_until("the record", || {
         brokers[1].partition(order.tip).high_watermark() == 1
     });
-    // By now the follower's fetch waits at the leader.
+    // Wait until the leader holds the follower's fetch.
     std::thread::sleep(Duration::from_millis(400));
     let before = Instant::now();
     brokers[1].fetchers().stop();
     assert!(before.elapsed() < Duration::from_secs(1));
     assert_eq!(brokers[1].fetchers().figures(), []);
-    // A stop does not wait for the fetch either.
+    // A stop does not wait for the response to the fetch either.
     assert_eq!(
         Arc::strong_count(brokers[1].replicas()),
         2,
@@ -199,7 +199,7 @@ fn an_earlier_life_of_this_broker_claims_nothing() {
     settle(&brokers[0], &brokers[1], order.tip);
 }
 
-/// Delete records on the leader like retention, while it is the only in-sync replica.
+/// Delete records on the leader, as retention does, while the leader is the only in-sync replica.
 fn delete_up_to(leader: &TestBroker, order: &PartitionOrder, offset: i64) {
     let alone = PartitionOrder {
         isr: [leader.id].into(),
@@ -234,7 +234,7 @@ fn the_log_start_is_followed_and_who_is_below_it_begins_anew() {
 
         // The follower is down while the leader deletes the records that it would fetch next.
         brokers[1].stop(true);
-        // The follower had caught up: it counts as in sync until the controller has shrunk the ISR.
+        // The follower had caught up, so it counts as in sync until the controller has shrunk the ISR.
         led.isr_refused(order.leader_epoch, order.version + 1);
         append(&led, -1, &["f"]);
         append(&led, -1, &["g"]);
@@ -262,7 +262,7 @@ fn what_an_old_leader_kept_writing_is_cut_off_and_the_log_says_so() {
         apply(&brokers, &[order(tip, 1, 0)]);
         append(&brokers[0].partition(tip), -1, &["a"]);
         settle(&brokers[0], &brokers[1], tip);
-        // Broker 2 leads, but broker 1 does not get the new state.
+        // Broker 2 leads, but broker 1 does not receive the new state.
         brokers[1].apply(&[order(tip, 2, 1)]);
         append(&brokers[0].partition(tip), 1, &["lost", "lost"]);
         append(&brokers[1].partition(tip), -1, &["b"]);

@@ -11,9 +11,9 @@ use support::*;
 enum Step {
     /// Append records on the leader.
     Append { acks: i16, count: usize },
-    /// Elect the other broker. The old leader learns of it after it has appended `late` more batches.
+    /// Elect the other broker. The old leader is only notified after it has appended `late` more batches.
     Elect { late: usize },
-    /// Stop the follower, cleanly or by a kill, and start it again.
+    /// Stop the follower, cleanly or with a kill, and start it again.
     Restart { clean: bool },
     /// Wait until the follower has caught up.
     Settle,
@@ -30,7 +30,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..16)
 }
 
-/// The two brokers, the current leader, and the records known to be committed.
+/// The two brokers, the current leader, and the records that are known to be committed.
 struct World {
     brokers: [TestBroker; 2],
     mode: FlushMode,
@@ -39,7 +39,7 @@ struct World {
     epoch: i32,
     number: usize,
     committed: Vec<u8>,
-    /// The follower has recovered its log, and does not know how much of it is on disk.
+    /// Whether the follower has recovered its log, so that it does not know how much of it is on disk.
     recovered: bool,
 }
 

@@ -3,7 +3,7 @@
 //! Behavior
 //!
 //! - `seeds/<target>/` contains inputs. `cargo test -p pybroker-fuzz` runs each of them, and mutations of them, on
-//!   stable Rust. When a fuzzer finds an input, add it there, named after the fault.
+//!   stable Rust. When a fuzzer finds a failing input, add it there, named after the fault.
 //! - `make fuzz TARGET=wire SECONDS=3600` lets libFuzzer search for new ones (nightly Rust and cargo-fuzz).
 //!
 //! The first bytes of an input select the exercised code: the index of the message, its version, the codec.
@@ -38,7 +38,7 @@ fn messages() -> impl Iterator<Item = &'static Message> {
     })
 }
 
-/// Fuzz the schema interpreter: it rejects bytes, or decodes a value that survives encoding and decoding.
+/// Fuzz the schema interpreter: it rejects the bytes, or decodes a value that survives encoding and decoding.
 ///
 /// # Panics
 ///
@@ -73,7 +73,7 @@ pub fn wire(data: &[u8]) {
         return;
     };
     let again = decode_value(message, version, &encoded, ELEMENTS_MAX);
-    // NaN is not equal to itself: compare the bytes of a second round.
+    // NaN is not equal to itself, so compare the bytes of a second round trip.
     let Some(Ok(again)) = again else {
         panic!(
             "{} version {version}: what was encoded is refused",
@@ -88,7 +88,7 @@ pub fn wire(data: &[u8]) {
     );
 }
 
-/// Fuzz the typed codecs of hot requests: arbitrary bytes never panic.
+/// Fuzz the hand-written codecs of frequent requests: arbitrary bytes never cause a panic.
 pub fn hot_wire(data: &[u8]) {
     let Some((&[chosen, version], body)) = data.split_first_chunk::<2>() else {
         return;
@@ -169,7 +169,8 @@ fn codec_of(byte: u8) -> Codec {
     }
 }
 
-/// Fuzz each codec: hostile bytes are rejected within the limit of expanded bytes; valid ones survive compression.
+/// Fuzz each codec: hostile bytes are rejected before they exceed the limit of decompressed bytes, and valid ones
+/// survive a round trip.
 ///
 /// # Panics
 ///

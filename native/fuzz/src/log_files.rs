@@ -29,7 +29,7 @@ const IN_DIRECTORY: [&str; 6] = [
     ".kafka_cleanshutdown",
 ];
 
-/// Open a directory with one partition: it opens, or fails with an error, whatever one of its files contains.
+/// Open a directory with one partition. With any content in one of its files, it opens or fails with an error.
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! Every seed, and some mutations of each, through its target: what `cargo test` can do without libFuzzer.
+//! Runs every seed, and some mutations of it, through its target. `cargo test` thus covers the targets without
+//! libFuzzer.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ const TARGETS: [(&str, Target); 6] = [
     ("log_files", pybroker_fuzz::log_files),
 ];
 
-/// Numbers that are the same in each run (xorshift).
+/// A generator of pseudo-random numbers that are the same in each run (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -29,7 +30,7 @@ impl Numbers {
     }
 }
 
-/// Flips, cuts, repeats or replaces some bytes behind the first `kept`.
+/// Flip, cut, repeat or replace some bytes after the first `kept`.
 fn mutated(seed: &[u8], kept: usize, numbers: &mut Numbers) -> Vec<u8> {
     const TELLING: [u8; 6] = [0, 1, 0x7f, 0x80, 0xfe, 0xff];
     let mut bytes = seed.to_vec();

@@ -14,7 +14,8 @@ const SEQUENCE: u8 = 0x30;
 /// Tag of the public key in an ECPrivateKey (RFC 5915).
 const PUBLIC: u8 = 0xa1;
 
-/// Return the key (PKCS#8) with its public key; `None` if it is of another type, has one already, or is invalid.
+/// Return the key (PKCS#8) with its public key added. Return `None` if it has another type, already has a public key,
+/// or is invalid.
 pub(super) fn completed(key: &[u8], certificate: &[u8]) -> Option<Vec<u8>> {
     let info = PrivateKeyInfoRef::try_from(key).ok()?;
     if info.algorithm.oid != EC_PUBLIC_KEY {

@@ -1,12 +1,13 @@
 //! Java's own keystores (JKS), version 1 and 2 (`sun.security.provider.JavaKeyStore`): numbers are big-endian, texts
 //! have a two-byte length prefix.
 //!
-//! Layout: magic, version, count; each entry: 1 (key) or 2 (certificate), alias, date (8 bytes); then for a key the
-//! encrypted key (4-byte length), a count, and certificates; for a certificate the certificate. A certificate: its type
-//! (since version 2), 4-byte length, DER. At the end SHA-1 of the password (UTF-16), a phrase, and all bytes before.
+//! The layout is: magic, version, count, then the entries. An entry has 1 (key) or 2 (certificate), an alias and a date
+//! (8 bytes). A key entry continues with the encrypted key (4-byte length), a count, and certificates; a certificate
+//! entry with the certificate. A certificate has its type (since version 2), a 4-byte length, and DER. The file ends
+//! with a SHA-1 of the password (UTF-16), a fixed phrase, and all bytes before.
 //!
-//! The only crate (`jks` 0.3) is not used: it indexes and allocates by unchecked numbers of the file, which can abort
-//! the process, and requires a password for truststores that Java reads without one.
+//! The only crate (`jks` 0.3) is not used: it uses unchecked numbers from the file as indexes and sizes, which can
+//! abort the process. It also requires a password for truststores that Java reads without one.
 
 use pkcs8::der::asn1::OctetStringRef;
 use pkcs8::der::{Decode, SliceReader};
@@ -84,7 +85,7 @@ fn entries<'a>(store: &Store<'a>) -> Result<Vec<Entry<'a>>, StoreError> {
         .content
         .split_last_chunk::<SHA1_OUTPUT_LEN>()
         .ok_or_else(broken)?;
-    // Report an unreadable file first: its checksum could not match either.
+    // Report an unreadable file before a wrong checksum, because an unreadable file has no valid checksum either.
     let found = Bytes(content).entries().ok_or_else(broken)?;
     match store.password {
         Some(password) if digest(&[&utf16(password), PHRASE, content]) != *sum => {
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_keystore_are_none() {
-        // One certificate, of four bytes.
+        // The store has one certificate of four bytes.
         let mut content = MAGIC.to_vec();
         content.extend(2_u32.to_be_bytes());
         content.extend(1_u32.to_be_bytes());

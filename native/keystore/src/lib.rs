@@ -19,8 +19,8 @@ pub fn kind_of(content: &[u8]) -> Kind {
     }
 }
 
-/// Return the private key and its certificates, as PEM. `key_password`: `ssl.key.password`; stores other than PEM
-/// default to their own password.
+/// Return the private key and its certificates, as PEM. `key_password` is `ssl.key.password`. Without it, stores other
+/// than PEM use their own password.
 ///
 /// # Errors
 ///

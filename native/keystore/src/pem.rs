@@ -14,7 +14,7 @@ const DASHES: &str = "-----";
 const CERTIFICATE: &str = "CERTIFICATE";
 const PRIVATE_KEY: &str = "PRIVATE KEY";
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
-/// Marker of OpenSSL's own key encryption, which is older than PKCS#8.
+/// Marker of OpenSSL's own key encryption, which is older than PKCS#8 and not supported.
 const OLD: &str = "Proc-Type: 4,ENCRYPTED";
 const LINE_CHARACTERS: usize = 64;
 
@@ -80,7 +80,7 @@ fn text<'a>(store: &Store<'a>) -> Cow<'a, str> {
     String::from_utf8_lossy(store.content)
 }
 
-/// The text between a section's first and last line.
+/// A PEM section: the text between its first and last line.
 struct Section<'a> {
     label: &'a str,
     body: &'a str,
@@ -150,7 +150,7 @@ fn decrypted(
             .map_err(|_| store.wrong_key_password("", password))?
             .as_bytes()
             .to_vec(),
-        // PKCS#12's algorithms, which OpenSSL calls PBE-SHA1-3DES and PBE-SHA1-RC2-40.
+        // The key may use PKCS#12's algorithms, which OpenSSL calls PBE-SHA1-3DES and PBE-SHA1-RC2-40.
         Err(_) => pkcs12::decrypted_key(store, &der, given)?,
     };
     Ok(block(PRIVATE_KEY, &plain))

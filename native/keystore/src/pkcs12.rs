@@ -1,4 +1,4 @@
-//! PKCS#12 as keytool and OpenSSL write it, by `p12-keystore`.
+//! PKCS#12 files as keytool and OpenSSL write them, read with the crate `p12-keystore`.
 
 use p12_keystore::error::Error;
 use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12Archive, Pkcs12ImportPolicy};
@@ -36,7 +36,7 @@ pub(super) fn keys(
         })
         .collect();
     match (entries.first(), key_password) {
-        // In PKCS#12, keys and certificates have one password.
+        // In PKCS#12, keys and certificates share one password, so a different key password is an error.
         (Some(entry), Some(given)) if given != password => {
             Err(store.wrong_key_password(&entry.alias, key_password))
         }
@@ -64,9 +64,9 @@ pub(super) fn decrypted_key(
     encrypted: &[u8],
     password: &str,
 ) -> Result<Vec<u8>, StoreError> {
-    /// 1.2.840.113549.1.7.1.
+    /// The DER object identifier 1.2.840.113549.1.7.1 (data).
     const DATA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x01];
-    /// 1.2.840.113549.1.12.10.1.2.
+    /// The DER object identifier 1.2.840.113549.1.12.10.1.2 (encrypted key).
     const SHROUDED_KEY: &[u8] = &[
         0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x0a, 0x01, 0x02,
     ];
@@ -118,7 +118,7 @@ fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Return the first element of DER without the bytes after it; all bytes if they are not DER.
+/// Return the first element of DER without the bytes after it. If the bytes are not DER, return all of them.
 pub(super) fn first_element(der: &[u8]) -> &[u8] {
     let length = match der {
         [_, short, ..] if *short < 0x80 => Some(2 + usize::from(*short)),

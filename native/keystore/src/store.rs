@@ -5,14 +5,14 @@ use std::fmt;
 /// `ssl.keystore.type` and `ssl.truststore.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Text; a key may have a password.
+    /// PEM text. A key in it may have a password.
     Pem,
-    /// JKS or PKCS#12: Java reads both under either name since version 9, and so does this crate.
+    /// JKS or PKCS#12. Since version 9, Java reads both under either name, and so does this crate.
     Java,
 }
 
 impl Kind {
-    /// Parse Kafka's names, in any case; `None` for other names.
+    /// Parse Kafka's type names, case-insensitively. Return `None` for other names.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
         match word.to_ascii_uppercase().as_str() {

@@ -1,8 +1,8 @@
-//! Iteration over concatenated batches.
+//! Iteration over consecutive batches in a byte range.
 
 use crate::{BATCH_LENGTH_END, BatchError, BatchHeader, HEADER_BYTES};
 
-/// Iterator over the whole batches of a byte range, with parsed headers. Does not check checksums.
+/// Iterator over the complete batches of a byte range, with parsed headers. Does not check checksums.
 ///
 /// Fetch responses may end in the middle of a batch (KIP-74): a partial tail is a normal end, and [`Batches::rest`]
 /// returns its size. The iteration ends after an error.
@@ -47,7 +47,7 @@ impl<'a> Iterator for Batches<'a> {
         }
         let header = match BatchHeader::parse(rest) {
             Ok(header) => header,
-            // Fewer bytes than a header: the tail was cut there.
+            // Fewer bytes than a header: the range ends within a batch.
             Err(BatchError::Truncated { .. }) => return None,
             Err(error) => {
                 self.failed = true;

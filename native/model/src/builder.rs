@@ -17,7 +17,7 @@ pub struct BatchBuilder {
     header: BatchHeader,
     codec: Codec,
     level: Option<i32>,
-    /// Space for the header, then the records: an uncompressed batch is completed in place.
+    /// Space for the header, then the records. An uncompressed batch is thus completed without a copy.
     bytes: Vec<u8>,
 }
 
@@ -79,7 +79,7 @@ impl BatchBuilder {
             header.attributes |= DELETE_HORIZON_BIT;
             header.base_timestamp = horizon;
         }
-        // The largest timestamp is that of the remaining records, except if all share one.
+        // The largest timestamp is computed from the remaining records, unless all records share the append time.
         if header.timestamp_type() == TimestampType::CreateTime {
             header.max_timestamp = NO_TIMESTAMP;
         }
@@ -114,7 +114,8 @@ impl BatchBuilder {
         self
     }
 
-    /// Like [`BatchBuilder::producer`], on a borrowed builder: a batch is built again when its producer gets a new id.
+    /// Like [`BatchBuilder::producer`], for a borrowed builder, because a batch is built again when its producer gets a
+    /// new id.
     pub const fn set_producer(&mut self, id: i64, epoch: i16, base_sequence: i32) {
         self.header.producer_id = id;
         self.header.producer_epoch = epoch;
@@ -136,7 +137,7 @@ impl BatchBuilder {
         self
     }
 
-    /// Make it a control batch.
+    /// Make the batch a control batch.
     #[must_use]
     pub const fn control(mut self) -> Self {
         self.header.attributes |= CONTROL_BIT;
@@ -157,7 +158,7 @@ impl BatchBuilder {
         self
     }
 
-    /// Add a record at the next offset. `timestamp` in milliseconds.
+    /// Add a record at the next offset. `timestamp` is in milliseconds.
     pub fn push(&mut self, timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>) {
         self.push_with_headers(timestamp, key, value, &[]);
     }
@@ -205,13 +206,13 @@ impl BatchBuilder {
         self.header.max_timestamp = self.header.max_timestamp.max(timestamp);
     }
 
-    /// Add a record of the batch being rewritten, unchanged; `timestamp` is the record's own.
+    /// Add a record of the batch being rewritten without changes. `timestamp` is the record's own.
     pub fn push_raw(&mut self, record: &RecordRef<'_>, timestamp: i64) {
         self.bytes.extend_from_slice(record.raw);
         self.count_rewritten(timestamp);
     }
 
-    /// Add a record of the batch being rewritten, with its timestamp relative to the new base.
+    /// Add a record of the batch being rewritten, with its timestamp relative to the new base timestamp.
     pub fn push_shifted(&mut self, record: &RecordRef<'_>, timestamp: i64) {
         let delta = timestamp.wrapping_sub(self.header.base_timestamp);
         record.write_with_deltas(&mut self.bytes, delta, record.offset_delta);
@@ -269,7 +270,7 @@ impl BatchBuilder {
     }
 
     fn is_stored_as_it_is(&self) -> bool {
-        // Without records there is no compressed stream: readers must not expect its header.
+        // A batch without records has no compressed stream, so readers must not expect a stream header.
         self.codec == Codec::None || self.records_bytes() == 0
     }
 

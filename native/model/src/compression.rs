@@ -1,20 +1,20 @@
 //! The five codecs of record batches.
 //!
 //! Decompression streams with bounded memory: 1 MB of hostile gzip can expand to a gigabyte. Snappy uses snappy-java's
-//! ("xerial") framing; bare snappy, which some clients send, is read too.
+//! ("xerial") framing; decompression also accepts bare snappy, which some clients send.
 
 use crate::BatchError;
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-/// Limit of decompressed bytes of one batch where all of them must be in memory (compaction, reads of internal topics).
-/// Validation streams and has no such limit.
+/// Limit of decompressed bytes of a batch whose bytes must all be in memory (compaction, reads of internal topics).
+/// Validation streams the bytes and has no such limit.
 pub const DECOMPRESSED_BYTES_MAX: usize = 256 << 20;
-/// Largest accepted zstd window, as a power of two: zstd's own default, and needed for clients that compress at level
-/// 22.
+/// Largest accepted zstd window, as a power of two. It is zstd's own default, and clients that compress at level 22
+/// need it.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 const XERIAL_HEADER_BYTES: usize = 16;
-/// Input bytes of a compressed block: snappy-java's default.
+/// Number of input bytes in a compressed block, as in snappy-java.
 const XERIAL_BLOCK_BYTES: usize = 32 * 1024;
 /// Snappy's densest element expands 3 bytes to 64. A block that claims more has a wrong size, and must not make the
 /// reader allocate that much memory.
@@ -28,7 +28,7 @@ pub enum Codec {
     None = 0,
     /// RFC 1952.
     Gzip = 1,
-    /// Xerial-framed snappy.
+    /// Snappy with xerial framing.
     Snappy = 2,
     /// LZ4 frame format.
     Lz4 = 3,
@@ -37,7 +37,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Return the codec of attribute bits `code`.
+    /// Return the codec for the codec bits of the attributes.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -289,7 +289,7 @@ pub fn compress(
     Ok(())
 }
 
-#[allow(clippy::needless_pass_by_value)] // used as map_err(failed)
+#[allow(clippy::needless_pass_by_value)] // passed as `map_err(failed)`, which needs a value
 pub(crate) fn failed(error: io::Error) -> BatchError {
     BatchError::Decompression(error.to_string())
 }

@@ -2,7 +2,7 @@
 
 /// Return the CRC-32C of `data`, as Kafka stores it in batch headers and snapshot files.
 ///
-/// The instruction set is chosen at run time (about 70 GB/s with AVX-512): a check of a batch costs far less than
+/// The instruction set is chosen at run time (about 70 GB/s with AVX-512), so checking a batch costs far less than
 /// receiving it.
 #[must_use]
 pub fn crc32c(data: &[u8]) -> u32 {

@@ -6,9 +6,9 @@ pub enum BatchError {
     /// Fewer bytes than the batch claims (`CORRUPT_MESSAGE`).
     #[error("batch needs {needed} bytes but {got} are there")]
     Truncated {
-        /// Bytes required by the header or its length field.
+        /// Number of bytes that the header or its length field requires.
         needed: usize,
-        /// Bytes present.
+        /// Number of bytes present.
         got: usize,
     },
     /// The length field is invalid for a batch (`CORRUPT_MESSAGE`).
@@ -28,13 +28,13 @@ pub enum BatchError {
     /// The compressed bytes do not decompress (`CORRUPT_MESSAGE`).
     #[error("records do not decompress: {0}")]
     Decompression(String),
-    /// Not message format 2 (`UNSUPPORTED_FOR_MESSAGE_FORMAT`; `INVALID_RECORD` in Produce).
+    /// The batch does not have message format 2 (`UNSUPPORTED_FOR_MESSAGE_FORMAT`; `INVALID_RECORD` in Produce).
     #[error("message format {0} is not supported")]
     UnsupportedMagic(i8),
-    /// Unknown codec, or a codec that the request version does not allow (`UNSUPPORTED_COMPRESSION_TYPE`).
+    /// The codec is unknown, or the request version does not allow it (`UNSUPPORTED_COMPRESSION_TYPE`).
     #[error("compression type {0} is not supported here")]
     UnsupportedCompression(u8),
-    /// Larger than `max.message.bytes` (`MESSAGE_TOO_LARGE`).
+    /// The batch is larger than `max.message.bytes` (`MESSAGE_TOO_LARGE`).
     #[error("batch of {size} bytes exceeds max.message.bytes {max}")]
     TooLarge {
         /// Bytes of the batch, after recompression if there was one.
@@ -48,8 +48,8 @@ pub enum BatchError {
         /// The limit.
         max: usize,
     },
-    /// The records decompress to more than the caller's remaining budget (`MESSAGE_TOO_LARGE` if the budget will not
-    /// grow).
+    /// The records decompress to more than the caller's remaining budget. The caller returns `MESSAGE_TOO_LARGE` if its
+    /// budget cannot grow.
     #[error("the records of the request decompress to more than {granted} bytes")]
     OverBudget {
         /// The caller's initial budget.
@@ -63,8 +63,8 @@ pub enum BatchError {
         /// The fault, in words for the client's log.
         reason: &'static str,
     },
-    /// Well-formed records that the topic rejects: all of them, ascending, up to [`REJECTED_RECORDS_MAX`]
-    /// (`INVALID_TIMESTAMP` if one is rejected for its timestamp, else `INVALID_RECORD`).
+    /// The topic rejects well-formed records. All of them are listed, ascending, up to [`REJECTED_RECORDS_MAX`]. The
+    /// code is `INVALID_TIMESTAMP` if one of them is rejected for its timestamp, else `INVALID_RECORD`.
     #[error("{}", summary(.0))]
     RejectedRecords(Vec<RejectedRecord>),
 }
@@ -85,15 +85,15 @@ pub struct RejectedRecord {
 /// Why a topic rejects a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
-    /// No key, although the topic is compacted.
+    /// The record has no key, although the topic is compacted.
     #[error("a compacted topic needs a key")]
     NoKey,
-    /// A timestamp outside the topic's window; milliseconds since the epoch.
+    /// The record's timestamp (milliseconds since the epoch) is outside the topic's window.
     #[error("timestamp {0} is outside what the topic accepts")]
     Timestamp(i64),
 }
 
-/// Return the number of rejected records, and the first three.
+/// Return a text with the number of rejected records and the first three of them.
 fn summary(rejected: &[RejectedRecord]) -> String {
     const SHOWN: usize = 3;
     let shown = rejected.iter().take(SHOWN);

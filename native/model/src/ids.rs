@@ -1,4 +1,4 @@
-//! Ids of topics and partitions: internal maps use them as keys, never names.
+//! Ids of topics and partitions. Internal maps use them, never names, as keys.
 
 use crate::Uuid;
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ impl fmt::Display for TopicIdPartition {
     }
 }
 
-/// Hasher for maps keyed by [`TopicId`]: one multiplication, but with a random seed for each process, because a client
+/// Hasher for maps keyed by [`TopicId`]. It is one multiplication with a random seed for each process, because a client
 /// may choose the id of a topic that it creates.
 pub type BuildIdHasher = foldhash::fast::RandomState;
 

@@ -1,6 +1,6 @@
 //! Internal topics of the brokers.
 
-/// Names of internal topics: clients see them marked as internal and cannot write to them.
+/// Names of internal topics. Clients see them marked as internal and cannot write to them.
 pub const INTERNAL_TOPICS: [&str; 3] = [
     "__consumer_offsets",
     "__transaction_state",

@@ -1,8 +1,8 @@
-//! Java's `String.hashCode`, by which Kafka chooses the partition of a coordinator for a group id or a transactional
-//! id. Clients and tools rely on it.
+//! Java's `String.hashCode`. Kafka uses it to choose the coordinator's partition for a group id or a transactional id,
+//! and clients and tools depend on the same result.
 
-/// Return the hash of a text in UTF-16 with the high byte first, as Java's `int`. The last byte of an odd number of
-/// bytes is ignored.
+/// Return the hash, as Java's `int`, of a text in big-endian UTF-16. If the number of bytes is odd, the last byte is
+/// ignored.
 #[must_use]
 pub fn java_hash(utf_16: &[u8]) -> i32 {
     let (units, _) = utf_16.as_chunks::<2>();

@@ -1,5 +1,5 @@
-//! The hash by which Kafka's producers choose a partition for a key: 32-bit MurmurHash2 with Kafka's seed. All clients
-//! that must agree with Java's default partitioner rely on it.
+//! The hash with which Kafka's producers choose a partition for a key: 32-bit MurmurHash2 with Kafka's seed. All
+//! clients that must choose the same partition as Java's default partitioner depend on it.
 
 const SEED: u32 = 0x9747_b28c;
 const M: u32 = 0x5bd1_e995;

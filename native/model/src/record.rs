@@ -75,13 +75,13 @@ impl<'a> Iterator for Headers<'a> {
 
 /// Why parsing a record failed.
 pub(crate) enum RecordError {
-    /// The record needs at least this many bytes in total; fewer are there.
+    /// The record is incomplete: it needs at least this number of bytes in total.
     Incomplete(usize),
-    /// Not a record, however many bytes follow.
+    /// The bytes are not a record, even if more bytes follow.
     Malformed(&'static str),
 }
 
-/// Parse length-prefixed bytes, -1 for null; return them and the rest.
+/// Parse length-prefixed bytes, where length -1 means null. Return them and the remaining bytes.
 #[inline]
 fn nullable(bytes: &[u8]) -> Result<(Option<&[u8]>, &[u8]), &'static str> {
     let (length, read) = read_varint(bytes).ok_or("bad length")?;
@@ -121,7 +121,7 @@ pub(crate) fn parse_record(bytes: &[u8]) -> Result<RecordRef<'_>, RecordError> {
 
 #[inline]
 fn parse_body(raw: &[u8], prefix: usize) -> Result<RecordRef<'_>, &'static str> {
-    // One attributes byte, unused so far.
+    // Skip the attributes byte, which Kafka does not use so far.
     let rest = raw.get(prefix + 1..).ok_or("record without attributes")?;
     let (timestamp_delta, read) = read_varlong(rest).ok_or("bad timestamp delta")?;
     let rest = &rest[read..];
@@ -160,7 +160,7 @@ fn parse_body(raw: &[u8], prefix: usize) -> Result<RecordRef<'_>, &'static str> 
 }
 
 impl RecordRef<'_> {
-    /// Append this record with other deltas, for compaction when it changes the base timestamp of a batch.
+    /// Append this record with other deltas. Compaction needs this when it changes the base timestamp of a batch.
     pub fn write_with_deltas(&self, out: &mut Vec<u8>, timestamp_delta: i64, offset_delta: i32) {
         let old_deltas = varlong_and_varint_len(self.raw);
         let tail = &self.raw[old_deltas..];
@@ -247,10 +247,11 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Return the records of `batch`, which must be a whole batch: a slice of it if it is not compressed, else the bytes
+/// Return the records of `batch`, which must be a complete batch. Uncompressed records are a slice of it; others are
 /// decompressed into `scratch`, at most [`DECOMPRESSED_BYTES_MAX`].
 ///
 /// # Errors
+///
 /// If the codec is unknown, or the bytes do not decompress.
 pub fn decompressed_records<'a>(
     header: &BatchHeader,

@@ -46,33 +46,33 @@ pub(crate) const TRANSACTIONAL_BIT: i16 = 0x10;
 pub(crate) const CONTROL_BIT: i16 = 0x20;
 pub(crate) const DELETE_HORIZON_BIT: i16 = 0x40;
 
-/// Source of record timestamps.
+/// Who sets the timestamps of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
-    /// The producer.
+    /// The producer sets them.
     CreateTime,
-    /// The broker, at append; all records of a batch share it.
+    /// The broker sets them at the append. All records of a batch share one timestamp.
     LogAppendTime,
 }
 
 /// All fields of a batch header, parsed but not yet checked against the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// Offset of the first record (also after compaction removed it).
+    /// Offset of the first record. It stays the same after compaction removes that record.
     pub base_offset: i64,
-    /// Bytes after this field.
+    /// Number of bytes after this field.
     pub batch_length: i32,
-    /// Epoch of the leader that appended it; outside the checksum.
+    /// Epoch of the leader that appended the batch. The checksum does not cover it.
     pub partition_leader_epoch: i32,
-    /// Message format; always 2 here.
+    /// Message format; always 2 in this type.
     pub magic: i8,
     /// CRC-32C of everything from the attributes on.
     pub crc: u32,
     /// Bits for the codec, the timestamp type, transactions, control batches and the delete horizon.
     pub attributes: i16,
-    /// Last offset minus base offset; unchanged by compaction.
+    /// Last offset minus base offset. Compaction does not change it.
     pub last_offset_delta: i32,
-    /// Base timestamp in milliseconds; the delete horizon if that bit is set.
+    /// Base timestamp in milliseconds, or the delete horizon if its attribute bit is set.
     pub base_timestamp: i64,
     /// Largest timestamp of the records, or the append time.
     pub max_timestamp: i64,
@@ -82,7 +82,7 @@ pub struct BatchHeader {
     pub producer_epoch: i16,
     /// Sequence of the first record, or [`NO_SEQUENCE`].
     pub base_sequence: i32,
-    /// Records in the batch.
+    /// Number of records in the batch.
     pub record_count: i32,
 }
 
@@ -93,13 +93,13 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl BatchHeader {
-    /// Parse the header at the front of `bytes`. The rest of the batch need not be there;
-    /// [`BatchHeader::size_in_bytes`] returns its length.
+    /// Parse the header at the front of `bytes`. The rest of the batch may be missing; [`BatchHeader::size_in_bytes`]
+    /// returns its length.
     ///
     /// # Errors
     /// If there are too few bytes, the message format is not 2, or a length is impossible.
     pub fn parse(bytes: &[u8]) -> Result<Self, BatchError> {
-        // The magic byte decides the format of the rest: check it before requiring 61 bytes.
+        // The magic byte defines the format of the remaining header, so check it before requiring 61 bytes.
         if let Some(&magic) = bytes.get(MAGIC_AT)
             && magic as i8 != MAGIC_V2
         {
@@ -132,8 +132,8 @@ impl BatchHeader {
         Ok(header)
     }
 
-    /// Check what holds for every batch, compacted ones included: non-negative counts, at most one record for each
-    /// offset, offsets that do not overflow.
+    /// Check rules that hold for every batch, even after compaction: counts are not negative, there is at most one
+    /// record for each offset, and offsets do not overflow.
     ///
     /// # Errors
     /// [`BatchError::BadHeader`] with the field's name.
@@ -158,7 +158,7 @@ impl BatchHeader {
                 "record count does not fit the offsets",
             ));
         }
-        // A record has at least seven bytes, but compressed ones may have fewer: check only the codec.
+        // A record has at least seven bytes, but compressed records may have fewer. So check only the codec.
         self.codec().map(|_| ())
     }
 
@@ -192,7 +192,7 @@ impl BatchHeader {
         BATCH_LENGTH_END + self.batch_length as usize
     }
 
-    /// Return the offset of the last record (saturating: hostile headers cannot overflow).
+    /// Return the offset of the last record. The sum saturates, so that hostile headers cannot cause an overflow.
     #[must_use]
     pub const fn last_offset(&self) -> i64 {
         self.base_offset

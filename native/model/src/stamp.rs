@@ -1,8 +1,8 @@
 //! The few bytes of a batch that a broker may rewrite in place.
 //!
 //! Base offset and leader epoch are before the checksummed part, so a leader can assign them under its lock without
-//! recomputing the checksum. All functions expect a whole batch, as [`crate::Batches`] yields it, and panic if it is
-//! shorter; the caller has parsed it.
+//! recomputing the checksum. All functions expect a complete batch that the caller has parsed, as [`crate::Batches`]
+//! yields it. They panic if it is shorter.
 
 use crate::TimestampType;
 use crate::crc::crc32c;

@@ -5,8 +5,8 @@ use std::fmt;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const BASE64_CHARS: usize = 22;
 
-/// A 128-bit id. Written as url-safe base64 without padding (22 characters); parsed from that, from 32 hex digits, or
-/// from the dashed form of RFC 4122. Ordered by its bytes.
+/// A 128-bit id, ordered by its bytes. Its text is url-safe base64 without padding (22 characters). Parsing also
+/// accepts 32 hex digits and the dashed form of RFC 4122.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Uuid(u128);
 
@@ -16,12 +16,12 @@ pub struct Uuid(u128);
 pub struct ParseUuidError(String);
 
 impl Uuid {
-    /// "No id" in the protocol and in files.
+    /// The id that means "no id" in the protocol and in files.
     pub const ZERO: Self = Self(0);
     /// Reserved by KIP-516 for the metadata topic; never assigned to another topic.
     pub const METADATA: Self = Self(1);
 
-    /// Return a new version-4 id: never [`Uuid::ZERO`] or [`Uuid::METADATA`], and its text never starts with `-`, so
+    /// Return a new version-4 id. It is never [`Uuid::ZERO`] or [`Uuid::METADATA`]. Its text never starts with `-`, so
     /// that it can be a command-line argument.
     #[must_use]
     pub fn random() -> Self {
@@ -29,7 +29,7 @@ impl Uuid {
             let bits: u128 = rand::random();
             let version_4 = (bits & !(0xf << 76)) | (0x4 << 76);
             let id = Self((version_4 & !(0x3 << 62)) | (0x2 << 62));
-            // The first six bits select the first character; 62 is '-'.
+            // The first six bits select the first character of the text; 62 selects '-'.
             if (id.0 >> 122) != 62 {
                 return id;
             }
@@ -103,7 +103,7 @@ impl Uuid {
             _ => None,
         };
         parsed.map(Self).ok_or_else(|| {
-            // A hostile text must not fill the log.
+            // Shorten the text in the error, so that a hostile text cannot fill the log.
             ParseUuidError(text.chars().take(64).collect())
         })
     }
@@ -116,7 +116,7 @@ fn from_base64(text: &[u8]) -> Option<u128> {
         if index < BASE64_CHARS - 1 {
             value = (value << 6) | digit;
         } else {
-            // 21 characters carry 126 bits; the last one carries two, and its other bits must be zero.
+            // 21 characters carry 126 bits. The last character carries two more, and its other bits must be zero.
             if digit & 0xf != 0 {
                 return None;
             }

@@ -1,8 +1,8 @@
 //! Validation of produced batches before they reach a log. Runs outside the log's lock.
 //!
 //! Follows Kafka's `ProduceRequest.validateRecords` (exactly one batch of format 2) and `LogValidator` (counts,
-//! offsets, keys, timestamps); stricter where clients do not notice: the inner offsets of uncompressed batches must be
-//! consecutive too.
+//! offsets, keys, timestamps); One check is stricter, without effect on clients: the inner offsets of uncompressed
+//! batches must be consecutive, too.
 
 use crate::compression::has_linked_lz4_blocks;
 use crate::record::RecordRef;
@@ -15,8 +15,8 @@ use crate::{
     compress, decompress,
 };
 
-/// Limit of decompressed bytes for recompression of one batch: this many, or [`EXPANSION_MAX`] times its size. All of
-/// them are then in memory, and compression takes a second for each 30 MB (gzip).
+/// Limit of decompressed bytes for the recompression of one batch: this number or [`EXPANSION_MAX`] times the batch's
+/// size. All decompressed bytes are in memory, and compression takes a second for each 30 MB (gzip).
 const RECOMPRESSED_BYTES_MAX: usize = 32 << 20;
 /// Number of bytes whose decompression costs as much as compressing one byte.
 const RECOMPRESSION_COST: usize = 8;
@@ -45,14 +45,14 @@ pub struct ProduceRules {
     pub after_max_ms: i64,
     /// `compression.type`.
     pub compression_type: CompressionType,
-    /// Whether the request version allows zstd (Produce v7, KIP-110).
+    /// Whether the request version allows zstd (KIP-110: from Produce v7 on).
     pub zstd_allowed: bool,
-    /// The broker's clock, milliseconds since the epoch.
+    /// Time of the broker's clock, in milliseconds since the epoch.
     pub now_ms: i64,
 }
 
-/// Bytes that passed [`validate_produce`], or that the broker built: whole batches of format 2 with matching checksums.
-/// Only these can be appended.
+/// Complete batches of format 2 with matching checksums: bytes that passed [`validate_produce`], or that the broker
+/// built. Only these can be appended.
 #[derive(Debug)]
 pub struct ValidBatches<'a> {
     bytes: Bytes<'a>,
@@ -71,7 +71,7 @@ impl<'a> ValidBatches<'a> {
     /// Check batches that did not come from a client: structure and checksums, but not the inner records.
     ///
     /// # Errors
-    /// The first fault; a partial tail and an empty buffer are faults.
+    /// The first fault. An incomplete batch at the end and an empty buffer are also faults.
     pub fn checked(bytes: &'a mut [u8]) -> Result<Self, BatchError> {
         Self::of_checked(Bytes::Borrowed(bytes))
     }
@@ -123,7 +123,7 @@ impl<'a> ValidBatches<'a> {
         }
     }
 
-    /// Return the bytes, for the leader to assign offsets and epoch. Nothing else may change.
+    /// Return the bytes, so that the leader can set offsets and leader epoch. The caller must not change other fields.
     #[must_use]
     pub fn as_mut_bytes(&mut self) -> &mut [u8] {
         match &mut self.bytes {
@@ -132,7 +132,7 @@ impl<'a> ValidBatches<'a> {
         }
     }
 
-    /// Return the header of the first batch; the only one from a client.
+    /// Return the header of the first batch. A client sends only one batch.
     #[must_use]
     pub const fn first(&self) -> &BatchHeader {
         &self.first
@@ -144,7 +144,7 @@ impl<'a> ValidBatches<'a> {
         self.count
     }
 
-    /// Return the append time stamped on them, if the topic uses LogAppendTime.
+    /// Return the append time stamped on the batches, if the topic uses LogAppendTime.
     #[must_use]
     pub const fn log_append_time(&self) -> Option<i64> {
         self.log_append_time
@@ -155,8 +155,8 @@ impl<'a> ValidBatches<'a> {
 /// append time, codec, a corrected largest timestamp.
 ///
 /// # Errors
-/// The first fault of the batch, or all records that the topic rejects: precise enough for the Kafka error code and
-/// v8's record errors.
+/// The first fault of the batch, or all records that the topic rejects. The error determines the Kafka error code and
+/// the record errors of v8.
 pub fn validate_produce<'a>(
     records: &'a mut [u8],
     rules: &ProduceRules,
@@ -288,7 +288,7 @@ fn check_header(header: &BatchHeader, rules: &ProduceRules) -> Result<(), BatchE
     Ok(())
 }
 
-/// Check each record; return the largest timestamp, and the size of the decompressed records.
+/// Check each record. Return the largest timestamp, and the size of the decompressed records.
 fn check_records(
     header: &BatchHeader,
     codec: Codec,
@@ -333,7 +333,7 @@ fn check_records(
     }
 }
 
-/// Record a rejected record; end the walk when the list is full.
+/// Record a rejected record. End the iteration when the list is full.
 #[cold]
 fn reject(
     rejected: &mut Vec<RejectedRecord>,
@@ -348,8 +348,8 @@ fn reject(
     }
 }
 
-/// Return the batch with its records compressed by `target`. Inner offsets and timestamps stay unchanged: the records
-/// need not be parsed.
+/// Return the batch with its records compressed by `target`. Inner offsets and timestamps stay unchanged, so the
+/// records need not be parsed.
 fn recompress(
     header: &BatchHeader,
     batch: &[u8],

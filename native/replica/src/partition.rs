@@ -125,8 +125,7 @@ impl Partition {
         hosted: Option<HostedLog>,
         proposals: Arc<Proposals>,
     ) -> Self {
-        // Start with the high watermark of the checkpoint. The partition gets a newer one from its leader, or when it
-        // becomes leader.
+        // Start with the log start. The partition learns its high watermark from its leader, or by becoming leader.
         let known = hosted
             .as_ref()
             .map_or(0, |hosted| hosted.log.log_start_offset());

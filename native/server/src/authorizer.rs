@@ -162,7 +162,7 @@ fn network_address(text: &str) -> Option<IpAddr> {
 pub struct Acl {
     /// Type of the resource.
     pub resource_type: ResourceType,
-    /// The name is a prefix; otherwise it is literal or `*`.
+    /// Whether the name is a prefix. Otherwise it is literal or `*`.
     pub prefixed: bool,
     /// Name or prefix of the resource.
     pub name: String,
@@ -281,7 +281,7 @@ impl TypeRules {
 /// The rules as of one version. Immutable.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Starts at 1 and grows by one with each change.
+    /// Version of the rules. It starts at 1 and grows by one with each change.
     pub version: u64,
     super_users: HashSet<Arc<str>>,
     allow_everyone_without_acls: bool,

@@ -1,4 +1,4 @@
-//! Data about connections and their clients, below the tasks that serve them.
+//! Data about connections and their clients, without the tasks that serve them.
 
 pub(crate) mod client_software;
 pub(crate) mod close_reason;

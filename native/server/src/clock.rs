@@ -1,4 +1,4 @@
-//! The system's clock. Lower layers do not read the clock; the server passes them this clock or a time.
+//! The system's clock. Lower layers do not read the system's clock; the server passes them this object or a time.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

@@ -19,7 +19,7 @@ use crate::leases::cached_responses::CachedResponse;
 use crate::leases::delegated_commits::CommitLease;
 use crate::quotas::EntityUsage;
 
-/// Queues of requests, in order of precedence.
+/// Queues of requests, the one with the highest priority first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// Controller and replica traffic.
@@ -33,7 +33,7 @@ pub enum Lane {
 /// The connection that a request came from. One allocation per connection, shared by its requests.
 #[derive(Debug)]
 pub struct Peer {
-    /// Unique in this process.
+    /// Id of the connection, unique in this process.
     pub connection_id: u64,
     /// Name of the listener (`PLAINTEXT`, …).
     pub listener: Arc<str>,
@@ -63,15 +63,15 @@ pub struct ControlRequest {
     pub api_key: i16,
     /// API version; the listener supports it, which was checked before.
     pub api_version: i16,
-    /// For logs; the connection itself writes it into the response header.
+    /// Correlation id, for logs. The connection itself writes it into the response header.
     pub correlation_id: i32,
     /// Client id.
     pub client_id: Option<Box<str>>,
     /// Principal: `User:ANONYMOUS` without authentication.
     pub principal: Arc<str>,
-    /// Whether the client authenticated by SASL; false on listeners without.
+    /// Whether the client authenticated by SASL. False on listeners without SASL.
     pub sasl_authenticated: bool,
-    /// Whether it authenticated by a delegation token (KIP-48).
+    /// Whether the client authenticated by a delegation token (KIP-48).
     pub by_token: bool,
     /// The connection.
     pub peer: Arc<Peer>,
@@ -168,7 +168,7 @@ pub enum ControlReply {
         body: Bytes,
         /// The principal (`User:alice`).
         principal: Arc<str>,
-        /// The client authenticated by a delegation token (KIP-48).
+        /// Whether the client authenticated by a delegation token (KIP-48).
         by_token: bool,
         /// Session lifetime in milliseconds, after which the client must re-authenticate (KIP-368).
         session_lifetime_ms: Option<u64>,
@@ -230,7 +230,7 @@ impl ReplySender {
 
     /// Send an answer. It is dropped if the connection has closed.
     pub fn reply(self, reply: ControlReply) {
-        // An error means that the connection is closed, which `is_cancelled` reports beforehand.
+        // Ignore the error: it means that the connection is closed, and `is_cancelled` reports that.
         let times = ControlTimes {
             ready: Some(Instant::now()),
             ..self.times

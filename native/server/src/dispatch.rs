@@ -32,10 +32,10 @@ use crate::shared::{ServerState, ThreadState};
 
 /// Where an immediate reply goes.
 pub(crate) enum Output<'o> {
-    /// The request is at the head: straight to the connection's output.
+    /// The request is at the head, so its reply goes directly to the connection's output.
     Head(&'o mut Outgoing),
-    /// Other requests are ahead. Only a Produce runs, and its reply waits in a slot; with `unappended`, an earlier
-    /// Produce is not appended yet, and no request runs.
+    /// Earlier requests are not answered. Only a Produce may run, and its reply waits in a slot. If `unappended` is
+    /// set, an earlier Produce is not appended yet, and no request may run.
     Behind { unappended: bool },
 }
 
@@ -96,7 +96,8 @@ pub(crate) fn dispatch(
     run(turn, &admitted, frame, received, output)
 }
 
-/// Parse the request header, and refuse requests that the connection does not serve, or not before authentication.
+/// Parse the request header. Refuse requests that the listener does not serve, and requests that must not come before
+/// authentication.
 #[inline]
 fn admit(
     turn: &Turn<'_, '_>,
@@ -127,7 +128,8 @@ fn admit(
         if !turn.connection.authenticated {
             return Err(CloseReason::Unauthenticated { api_key });
         }
-        // After a session has expired, Kafka also lets an idle client re-authenticate, and nothing else (KIP-368).
+        // After the session has expired, refuse everything except re-authentication (KIP-368). Kafka also lets an idle
+        // client re-authenticate then.
         let ends = turn.connection.session_ends;
         if ends.is_some_and(|ends| ends <= received) {
             return Err(CloseReason::SessionExpired);
@@ -263,15 +265,15 @@ fn throttle_time_ms(
     let client_id = String::from_utf8_lossy(client_id.unwrap_or_default());
     let quotas = turn.shared.metadata.quotas();
     let who = (&*connection.principal, &*client_id);
-    // Use the end of the previous request, not the start of the turn.
+    // Use the end of the previous request as the start of this one, not the start of the turn.
     let now = turn.thread.clock;
     connection
         .quotas
         .arrived(quotas, who, (api.key, frame.len()), now)
 }
 
-/// Answer a client that must authenticate or use TLS with an error, if its request has a response for it, and close its
-/// connection.
+/// Answer a client that must authenticate or use TLS with an error, if its request has a response that can carry one.
+/// Then close the connection.
 fn refuse_login(
     turn: &mut Turn<'_, '_>,
     frame: &[u8],

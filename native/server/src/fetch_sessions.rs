@@ -28,7 +28,7 @@ pub(crate) const EPOCH_FINAL: i32 = -1;
 pub(crate) enum TopicKey {
     /// Up to v12.
     Name(Arc<str>),
-    /// From v13; the zero id is possible and unknown.
+    /// From v13. A request may contain the zero id, which belongs to no topic.
     Id(Uuid),
 }
 
@@ -80,7 +80,8 @@ pub(crate) struct FetchSession {
     partitions: Vec<Option<SessionPartition>>,
     free: Vec<u32>,
     places: HashMap<(TopicKey, i32), u32, BuildIdHasher>,
-    /// Reading order: partitions that returned records move to the back, so that every partition gets its turn.
+    /// Reading order of the partitions. Those that returned records move to the back, so that each partition gets its
+    /// turn.
     order: VecDeque<u32>,
     share: Share,
     created: Instant,
@@ -221,7 +222,7 @@ impl FetchSession {
     }
 }
 
-/// Share of a session in the partition count of its thread's sessions, released on drop.
+/// A session's share of the number of partitions in all sessions of its thread. Released on drop.
 #[derive(Debug)]
 struct Share {
     partitions: usize,
@@ -263,7 +264,7 @@ pub(crate) struct FetchSessions {
     by_session_id: HashMap<i32, FetchSession>,
     max: usize,
     partitions_max: usize,
-    /// Partitions in all sessions, including those taken out.
+    /// Number of partitions in all sessions, including sessions that are taken out.
     partitions: Arc<AtomicUsize>,
 }
 

@@ -1,11 +1,11 @@
-//! Group flush of one data thread's appends: the journal is woken when the thread has no more work, not for each
-//! append, so that one flush covers them all.
+//! Group flush of one data thread's appends. The thread wakes the journal when it has no more work, not for each
+//! append, so that one flush covers all of them.
 
 use std::time::{Duration, Instant};
 
 use pybroker_replica::HeldFlushes;
 
-/// Maximum delay of a flush by a thread that is never idle; about the duration of a small flush.
+/// Maximum delay of a flush if the thread is never idle: about the duration of a small flush.
 const HELD_MAX: Duration = Duration::from_micros(200);
 
 /// Flushes that are held back.
@@ -17,13 +17,13 @@ pub(crate) struct FlushGroup {
 }
 
 impl FlushGroup {
-    /// Return where appends register their flushes.
+    /// Return the collection in which appends register their flushes.
     #[inline]
     pub(crate) fn held(&mut self) -> &mut HeldFlushes {
         &mut self.held
     }
 
-    /// End the turn of a connection that began at `begun`.
+    /// End the turn of a connection that began at `begun`. Start the flushes if they have been held back for too long.
     #[inline]
     pub(crate) fn end_turn(&mut self, begun: Instant, now: Instant) {
         if !self.held.is_empty() && self.is_late(begun, now) {
@@ -36,7 +36,7 @@ impl FlushGroup {
         now.saturating_duration_since(since) >= HELD_MAX
     }
 
-    /// Start the flushes, because the thread is idle.
+    /// Start the flushes. The data thread calls this before it sleeps.
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.held.begin();

@@ -1,4 +1,4 @@
-//! Answers that the control plane delegates to the data threads until it revokes them.
+//! Answers that the control plane lets the data threads give until it revokes them.
 
 pub mod cached_responses;
 pub mod delegated_commits;

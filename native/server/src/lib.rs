@@ -5,7 +5,7 @@
 //! matches the key → a file of `api/` answers from `replica` and `metadata_view`, or `control_plane` forwards it to
 //! Python → `dispatch/slots` order the replies → `net/outgoing` sends them.
 //!
-//! Layers, from the top down; a module imports from those below it:
+//! Layers, from the top down; a module imports only modules of lower layers:
 //!
 //! | layer | modules |
 //! |---|---|

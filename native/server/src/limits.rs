@@ -1,15 +1,15 @@
-//! All limits of what clients can make this server hold or do, with their reasons.
+//! All limits on the resources and work that clients can cause in this server, with their reasons.
 
 use std::time::Duration;
 
 use hashbrown::HashMap;
 
-/// Limits that an operator sets, under Kafka's names where Kafka has them.
+/// Limits that an operator sets. They have Kafka's names where Kafka has such a setting.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// `socket.request.max.bytes`: a larger frame is refused before any of it is stored.
     pub request_bytes_max: usize,
-    /// `sasl.server.max.receive.size`: the same before authentication, on SASL listeners.
+    /// `sasl.server.max.receive.size`: the same limit on SASL listeners before authentication.
     pub unauthenticated_request_bytes_max: usize,
     /// `max.connections`: for all client listeners together, and again for the inter-broker listener.
     pub connections_max: usize,
@@ -25,8 +25,8 @@ pub struct Limits {
     pub idle: Duration,
     /// `connection.authentication.timeout.ms`: time in which a client of a SASL listener must authenticate.
     pub authentication: Duration,
-    /// Maximum time without new bytes of an incomplete frame: half-open peers and byte-a-minute senders must not hold
-    /// memory.
+    /// Maximum time without new bytes of an incomplete frame. Half-open peers, and senders of a byte a minute, must not
+    /// hold memory.
     pub frame_stall: Duration,
     /// Maximum time without progress of a reply before the connection closes.
     pub write_stall: Duration,
@@ -85,43 +85,43 @@ pub(crate) const LAST_REPLY_LINGER: Duration = Duration::from_millis(200);
 /// Maximum elements of a request that is decoded before authentication in order to refuse it.
 pub(crate) const UNAUTHENTICATED_ELEMENTS_MAX: u32 = 1_000;
 
-/// Requests of one connection that were read and not answered. librdkafka has up to 1,000 in flight
-/// (max.in.flight.requests.per.connection × batches is far below in practice); the Java producer 5.
+/// Maximum number of requests of one connection that are read but not answered. librdkafka can have up to 1,000 in
+/// flight (max.in.flight.requests.per.connection × batches is far below that in practice), the Java producer 5.
 pub(crate) const SLOTS_MAX: usize = 128;
 
-/// Look-ups by time, or staged appends, that are queued for their pool, for all connections together: enough to keep it
-/// busy. Each connection keeps at most one further request waiting: it counts the memory of that request, and drops the
-/// request when it closes.
+/// Look-ups by time, or staged appends, that are queued for their pool, for all connections together: enough to keep
+/// the pool busy. Each connection may have one more request that waits for room in the queue. The connection counts
+/// that request's memory, and drops it when it closes.
 pub(crate) const POOL_WORK_WAITING_MAX: usize = 64;
 
-/// Maximum wait of ListOffsets for a flush in progress, which makes acknowledged acks=1 records visible. With a slower
-/// disk the answer shows less.
+/// Maximum wait of ListOffsets for a flush in progress, after which records acknowledged with acks=1 are visible. With
+/// a slower disk, the answer may not include them.
 pub(crate) const FLUSH_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Partitions in all fetch sessions of one data thread, about 300 bytes each. Beyond it a fetch that asks for a session
-/// gets none.
+/// Maximum number of partitions in all fetch sessions of one data thread, about 300 bytes each. Beyond it, a fetch that
+/// requests a session gets none.
 pub(crate) const FETCH_SESSION_PARTITIONS_MAX: usize = 500_000;
 
-/// Bytes of finished replies above which a connection is not read further until its peer has taken them.
+/// Bytes of finished replies above which the broker stops reading from a connection until its peer has taken them.
 pub(crate) const PENDING_REPLY_BYTES_MAX: usize = 256 * 1024;
 
 /// Maximum bytes that one connection processes in one turn of its thread. After this limit or [`TURN_REQUESTS_MAX`] it
-/// yields to the others.
+/// yields to other connections.
 pub(crate) const TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Maximum number of requests that one connection processes in one turn.
 pub(crate) const TURN_REQUESTS_MAX: usize = 32;
-/// Decompressed bytes of one turn: five to fifteen milliseconds of a data thread, during which its other connections
-/// wait. Another thread processes larger requests.
+/// Maximum number of bytes that one turn decompresses: five to fifteen milliseconds of a data thread, during which its
+/// other connections wait. Another thread processes larger requests.
 pub(crate) const TURN_EXPANDED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// A request that names topics, and has more bytes than this, is answered by another thread: up to here it has ten
-/// thousand elements at most, and takes about five milliseconds of a data thread.
+/// Size above which another thread answers a request that names topics. A request of this size has at most ten thousand
+/// elements and takes about five milliseconds of a data thread.
 pub(crate) const LARGE_REQUEST_BYTES: usize = 32 * 1024;
-/// Bytes that one turn sends with sendfile.
+/// Maximum number of bytes that one turn sends with sendfile.
 pub(crate) const TURN_SEND_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Minimum bytes of a partition's records for sendfile; smaller ones are read into the reply, which saves system calls
-/// with many partitions.
+/// Minimum bytes of a partition's records for sendfile. Smaller records are read into the reply, which saves system
+/// calls with many partitions.
 ///
-/// CPU per reply with one piece / sixteen pieces, sendfile instead of reading, on loopback: 18 KiB 20 instead of 21 µs;
-/// 32 KiB 18 instead of 20 µs / 94 instead of 166 µs; 96 KiB 21 instead of 35 µs.
+/// Measured CPU per reply on loopback, sendfile against reading: one piece of 18 KiB 20 against 21 µs, of 32 KiB 18
+/// against 20 µs, of 96 KiB 21 against 35 µs; sixteen pieces of 32 KiB 94 against 166 µs.
 pub(crate) const SENDFILE_BYTES_MIN: usize = 16 * 1024;

@@ -35,7 +35,7 @@ pub struct Broker {
     pub id: i32,
     /// `broker.rack`.
     pub rack: Option<Arc<str>>,
-    /// One per client listener.
+    /// Addresses of the broker, one for each client listener.
     pub endpoints: Vec<Endpoint>,
 }
 
@@ -61,7 +61,8 @@ pub struct PartitionMetadata {
     pub isr: Vec<i32>,
     /// All replicas, preferred leader first.
     pub replicas: Vec<i32>,
-    /// Replicas on failed log directories, reported by the controller. Those on dead brokers follow from `brokers`.
+    /// Replicas on failed log directories, as the controller reports them. Replicas on dead brokers are not listed,
+    /// because `brokers` shows them.
     pub offline: Vec<i32>,
 }
 
@@ -95,9 +96,9 @@ impl TopicMetadata {
 /// Finalized feature levels (KIP-584).
 #[derive(Debug, Clone, Default)]
 pub struct Features {
-    /// Grows with each change.
+    /// Epoch of the finalized features; grows with each change.
     pub epoch: i64,
-    /// Levels by feature name; few.
+    /// Levels by feature name. There are only a few.
     pub levels: Vec<(String, i16)>,
 }
 
@@ -112,7 +113,7 @@ impl Features {
 /// One snapshot of the metadata.
 #[derive(Debug, Clone, Default)]
 pub struct MetadataView {
-    /// Grows by one with each delta.
+    /// Version of the snapshot; grows by one with each delta.
     pub version: u64,
     /// The cluster's id (KIP-78).
     pub cluster_id: Arc<str>,
@@ -152,8 +153,8 @@ impl MetadataView {
         };
         self.by_name
             .range::<str, _>((from, Bound::Unbounded))
-            // Comparing with an empty constant traps the processor (its address is invalid), which costs more than
-            // everything else here.
+            // Skip the comparison with an empty prefix: the processor traps on its invalid address, which costs more
+            // than everything else here.
             .take_while(move |(name, _)| prefix.is_empty() || name.starts_with(prefix))
             .map(|(_, topic)| &**topic)
     }
@@ -177,7 +178,7 @@ pub struct MetadataDelta {
     pub topics_changed: Vec<TopicMetadata>,
 }
 
-/// Returns whether an id names the metadata topic.
+/// A function that returns whether an id names the metadata topic.
 pub type NamesMetadataTopic = Box<dyn Fn(Uuid) -> bool + Send + Sync>;
 
 /// Holder of the current view.
@@ -223,7 +224,7 @@ impl MetadataHolder {
         }
     }
 
-    /// Set the function that knows the ids of the metadata topic. Later calls have no effect.
+    /// Set the function that recognizes the ids of the metadata topic. Later calls have no effect.
     pub fn set_metadata_topic(&self, names: NamesMetadataTopic) {
         drop(self.names_metadata_topic.set(names));
     }
@@ -290,7 +291,7 @@ impl MetadataHolder {
                 .partitions
                 .sort_by_key(|partition| partition.partition);
             view.remove(topic.id);
-            // A name belongs to one topic: a later incarnation replaces an earlier one.
+            // A name belongs to one topic, so a later incarnation replaces an earlier one.
             if let Some(earlier) = view.by_name.get(&topic.name).map(|earlier| earlier.id) {
                 view.remove(earlier);
             }

@@ -1,4 +1,4 @@
-//! Bytes between socket and requests: buffers, frames, TLS, wake-ups. Knows no request.
+//! Bytes between sockets and requests: buffers, frames, TLS, wake-ups. These modules do not decode requests.
 
 pub(crate) mod budget;
 pub(crate) mod buffers;

@@ -1,4 +1,4 @@
-//! Linux system calls, each with a replacement for other systems.
+//! Linux system calls, each with an alternative for other systems.
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) use elsewhere::{read_resident, send_file, send_more};
@@ -13,13 +13,13 @@ mod linux {
     use rustix::io::ReadWriteFlags;
     use rustix::net::SendFlags;
 
-    /// Send `bytes`, which file bytes will follow: the kernel puts both into the same segments.
+    /// Send `bytes` with the hint that file bytes will follow. The kernel then puts both into the same segments.
     pub(crate) fn send_more(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
         Ok(rustix::net::send(socket, bytes, flags)?)
     }
 
-    /// Send a part of a file and advance `position`; 0 at its end.
+    /// Send a part of a file and advance `position`. Return 0 at the end of the file.
     pub(crate) fn send_file(
         socket: impl AsFd,
         file: impl AsFd,
@@ -29,7 +29,7 @@ mod linux {
         Ok(rustix::fs::sendfile(socket, file, Some(position), bytes)?)
     }
 
-    /// Read bytes that are in the page cache; EAGAIN if they are not.
+    /// Read bytes that are in the page cache. Return EAGAIN if they are not.
     pub(crate) fn read_resident(
         file: impl AsFd,
         out: &mut [u8],
@@ -40,7 +40,7 @@ mod linux {
     }
 }
 
-// Tested on Linux, too.
+// The tests run this module on Linux, too.
 #[cfg(any(test, not(target_os = "linux")))]
 mod elsewhere {
     use std::io;
@@ -57,7 +57,7 @@ mod elsewhere {
         Ok(rustix::net::send(socket, bytes, SendFlags::empty())?)
     }
 
-    /// Send a part of a file and advance `position`; 0 at its end.
+    /// Send a part of a file and advance `position`. Return 0 at the end of the file.
     pub(crate) fn send_file(
         socket: impl AsFd,
         file: impl AsFd,

@@ -1,5 +1,5 @@
-//! Metrics of the data plane for Prometheus and OTLP: metrics of Kafka under the names of its JMX exporter (example
-//! configuration, lower case), and others under pybroker's own names. `docs/metrics.md` lists them.
+//! Metrics of the data plane for Prometheus and OTLP. Kafka's metrics have the names that its JMX exporter gives them
+//! (example configuration, lower case); other metrics have pybroker's own names. `docs/metrics.md` lists them.
 
 mod connections;
 pub mod exposition;

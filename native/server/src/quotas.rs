@@ -32,11 +32,11 @@ use samples::{Samples, excess_ms};
 use table::Table;
 pub use table::{EffectiveQuota, EntityQuotas, Kind, Values};
 
-/// Longer names have no quota of their own (`NAME_BYTES_MAX` of `pybroker/broker/admin/quotas.py`); their usage is
-/// counted by the truncated name.
+/// Longer names have no quota of their own (`NAME_BYTES_MAX` of `pybroker/broker/admin/quotas.py`). Their usage is
+/// counted under the truncated name.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Addresses whose connections are counted; the ones without recent connections are removed first.
+/// Maximum number of addresses whose connections are counted. Addresses without recent connections are removed first.
 const ADDRESSES_MAX: usize = 10_000;
 
 /// A change of the quota configuration.
@@ -54,7 +54,7 @@ pub struct QuotaDelta {
 /// The quotas of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientQuotas {
-    /// Version of the table; 0: not looked up yet.
+    /// Version of the table from which the quotas were looked up; 0 if they were not looked up yet.
     pub(crate) version: u64,
     pub(crate) produce: Option<Arc<EntityUsage>>,
     pub(crate) fetch: Option<Arc<EntityUsage>>,
@@ -67,7 +67,7 @@ pub struct Quotas {
     began: Instant,
     /// Whether any user or client id has a quota.
     active: AtomicBool,
-    /// Grows with each change.
+    /// Version of the table; grows with each change.
     version: AtomicU64,
     table: ArcSwap<Table>,
     /// Held while a change is applied.
@@ -96,7 +96,7 @@ impl Default for Quotas {
 }
 
 impl Quotas {
-    /// Set the sample windows for clients and for mutations. Must be called before anything is counted.
+    /// Set the sample windows for clients and for mutations. Call this before any usage is counted.
     pub fn set_windows(&self, of_clients: Windows, of_mutations: Windows) {
         self.windows.store(Arc::new((of_clients, of_mutations)));
     }
@@ -357,7 +357,7 @@ mod tests {
                 .filter(|_| quotas.connected(address, now).is_some())
                 .count()
         };
-        // The connections of ten seconds, plus those of the elapsed part of a window.
+        // The number of connections in ten seconds at the limit, plus those of the elapsed part of a window.
         assert!((78..=80).contains(&refused(one, now)));
         assert_eq!(refused(other, now), 0);
         let mapped: IpAddr = "::ffff:10.0.0.1".parse().expect("an address");

@@ -64,7 +64,7 @@ pub struct Server {
     bound: Mutex<Vec<BoundListener>>,
     distributor: Arc<Distributor>,
     stop_accepting: watch::Sender<bool>,
-    /// State between scrapes.
+    /// State that the metrics keep between scrapes.
     recent: Mutex<Recent>,
 }
 
@@ -215,7 +215,7 @@ impl Server {
         }
     }
 
-    /// Apply a change of quotas: requests that start later use it, and throttled connections whose quotas have changed
+    /// Apply a change of quotas. Requests that start later use it, and throttled connections whose quotas have changed
     /// resume.
     pub fn change_quotas(&self, delta: &QuotaDelta) {
         self.shared.metadata.quotas().apply(delta);
@@ -224,7 +224,7 @@ impl Server {
         }
     }
 
-    /// Return the metadata that requests are answered from.
+    /// Return the metadata that the server uses to answer requests.
     pub fn metadata(&self) -> &Arc<MetadataHolder> {
         &self.shared.metadata
     }
@@ -251,7 +251,7 @@ impl Server {
         self.shared.slow_requests.take()
     }
 
-    /// Append the metrics. Takes milliseconds per thousand partitions: not for a data thread.
+    /// Append the metrics. This takes milliseconds per thousand partitions, so data threads must not call it.
     ///
     /// # Panics
     ///

@@ -51,15 +51,15 @@ pub(crate) struct ServerState {
     pub(crate) large_requests: ColdReads,
     /// Pool for appends of staged ingest.
     pub(crate) ingest_io: ColdReads,
-    /// Separate pool for staged records from leaders on other brokers: those leaders wait for this broker on threads of
-    /// their own `ingest_io`, so with a shared pool two brokers could block each other.
+    /// Separate pool for staged records that leaders on other brokers send. Those leaders wait for this broker on their
+    /// own `ingest_io` threads. With a shared pool, two brokers could block each other.
     pub(crate) ingest_copies: ColdReads,
     pub(crate) producers: Producers,
     pub(crate) slow_appends: SlowAppends,
     pub(crate) slow_requests: SlowRequests,
-    /// Set once the server stops: connections answer their requests and close.
+    /// Set once the server stops. Connections then answer their requests and close.
     pub(crate) draining: AtomicBool,
-    /// No connection is accepted any more, and the control plane stops: it may leave requests unanswered.
+    /// Set once no connection is accepted any more and the control plane stops, which may leave requests unanswered.
     pub(crate) stopping: AtomicBool,
     pub(crate) log: ThrottledLog,
 }
@@ -69,10 +69,10 @@ pub(crate) struct ThreadState {
     pub(crate) pool: BufferPool,
     /// This thread's reference to the settings; a command replaces it when they change.
     pub(crate) settings: Arc<DynamicSettings>,
-    /// Decoded requests, reused.
+    /// Decoded requests, whose memory is reused.
     pub(crate) produce: ProduceRequest,
     pub(crate) fetch: FetchRequest,
-    /// Counts of a Produce, reused.
+    /// Counts of a Produce, whose memory is reused.
     pub(crate) tally: Tally,
     pub(crate) flushes: FlushWatch,
     /// Group flush of this thread's appends.
@@ -124,7 +124,7 @@ impl ThreadState {
         self.unsent.push(answered);
     }
 
-    /// Return the time after work that began at `began`. Read the clock only if no request has ended during the work.
+    /// Return the time after work that began at `began`. Reads the clock only if no request has ended during the work.
     pub(crate) fn clock_after(&mut self, began: Instant) -> Instant {
         if self.clock == began {
             self.clock = Instant::now();
@@ -134,7 +134,7 @@ impl ThreadState {
 }
 
 thread_local! {
-    /// Set by `data_threads` before a thread takes its first connection.
+    /// The state of this thread, set by `data_threads` before the thread takes its first connection.
     static THREAD: RefCell<Option<ThreadState>> = const { RefCell::new(None) };
 }
 

@@ -10,12 +10,12 @@ use pybroker_model::TopicId;
 
 use crate::config::{LogLevel, LogSink};
 
-/// Limits log lines caused by clients per second, so that unauthenticated clients cannot fill the log. About one topic,
-/// and about one mistake of one client, at most one line a minute.
+/// Limits the log lines per second that clients cause, so that unauthenticated clients cannot fill the log. At most one
+/// line a minute is about the same topic, or about the same mistake of one client.
 pub(crate) struct ThrottledLog {
     sink: LogSink,
     window: Mutex<(Option<Instant>, u32, u64)>,
-    /// Time of the last line by subject; a new one removes old entries.
+    /// Time of the last line about each subject. Adding an entry removes old ones.
     told: Mutex<HashMap<LogSubject, Instant>>,
 }
 
@@ -31,7 +31,7 @@ const LINES_PER_SECOND_MAX: u32 = 20;
 /// minute.
 const LINE_BYTES_MAX: usize = 400;
 const ONCE_IN: Duration = Duration::from_secs(60);
-/// Maximum entries remembered; above it all are dropped.
+/// Maximum number of remembered entries. Above it all are dropped.
 const TOLD_MAX: usize = 10_000;
 
 impl ThrottledLog {
@@ -78,7 +78,7 @@ impl ThrottledLog {
         true
     }
 
-    /// Write a line, cut to [`LINE_BYTES_MAX`], or count it as dropped.
+    /// Write a line, truncated to [`LINE_BYTES_MAX`], or count it as dropped.
     pub(crate) fn line(&self, level: LogLevel, text: &str) {
         let Some(left_out) = self.admit() else {
             return;

@@ -24,7 +24,7 @@ fn cache(server: &TestServer, client: &mut Client, body: &[u8]) -> Arc<CachedRes
         api_version: request.api_version,
         body: request.body.clone(),
     };
-    // Version 1 and later: throttle_time_ms, error_code, no tagged fields.
+    // Response of version 1 and later: throttle_time_ms, error_code, no tagged fields.
     let answer = Bytes::copy_from_slice(&[0, 0, 0, 0, 0, 0, 0]);
     let cached = server.metadata.cached_responses();
     let answer = cached.cache(asked, "g", answer, Instant::now());
@@ -60,7 +60,7 @@ fn the_same_bytes_get_the_same_answer_until_it_is_taken_back() {
     let counted =
         "kafka_network_requestmetrics_requests_total{request=\"Heartbeat\",version=\"4\"}";
     assert_eq!(server.metric(counted), 2.0, "as any request");
-    // Not repeated: other bytes, another version, another connection.
+    // Requests with other bytes, with another version or over another connection get no repeated response.
     is_asked(&server, &mut client, VERSION, b"another one");
     is_asked(&server, &mut client, VERSION - 1, b"a heartbeat");
     is_asked(&server, &mut server.connect(), VERSION, b"a heartbeat");

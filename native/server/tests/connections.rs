@@ -439,8 +439,8 @@ fn authentication_changes_who_a_connection_is() {
     assert_eq!(&*server.control.next().principal, "User:alice");
 }
 
-/// Random and mutated frames against a live socket: no panic, bounded memory, others are served. A million of them
-/// with `PYBROKER_HOSTILE_FRAMES=1000000`.
+/// Random and mutated frames against a live socket: the server does not panic, its memory is bounded, and other clients
+/// are served. Set `PYBROKER_HOSTILE_FRAMES=1000000` for a million frames.
 #[test]
 fn hostile_frames() {
     let frames = std::env::var("PYBROKER_HOSTILE_FRAMES")

@@ -249,7 +249,7 @@ fn a_commit_counts_and_is_answered_when_it_is_committed() {
         wait_until("the append", || shard.in_flight().len() == offset as usize);
     }
     assert_eq!(taken(&shard), [], "nothing is committed");
-    // One client closes its connection early: the commit is appended all the same.
+    // One client closes its connection early, but its commit is still appended.
     drop(clients.pop());
     let map = server.disk.replicas.snapshot();
     let partition = map.partition(topic_id(9), 0).expect("hosted");
@@ -269,7 +269,7 @@ fn what_its_group_or_topic_takes_away_does_not_come_back() {
     let server = TestServer::with_flush(FlushMode::Os);
     server.create_replicated(topic_id(9), OFFSETS, EPOCH, &[BROKER_ID, 2]);
     let shard = shard(EPOCH);
-    // An undelete of the topic may not restore the commit: the member asks the coordinator again.
+    // An undelete of the topic may not restore the commit, so the member must ask the coordinator again.
     let drops: [(&dyn Fn(), i16); 2] = [
         (&|| shard.drop_group("g"), 0),
         (&|| shard.drop_topic(topic_id(1)), 16),
@@ -311,7 +311,7 @@ fn who_takes_a_right_back_finds_all_of_it_in_the_log_and_no_more_comes() {
     let (shard, mut client) = (shard(EPOCH), server.connect());
     let map = server.disk.replicas.snapshot();
     let partition = map.partition(topic_id(9), 0).expect("hosted");
-    // No commit waits for the disk.
+    // The high watermark is the log end, because no commit waits for the disk.
     let end = || partition.high_watermark();
     for round in 0..300 {
         let lease = delegate(&server, &mut client, &shard);

@@ -69,7 +69,7 @@ fn a_connection_speaks_the_layouts_that_its_registry_names() {
         assert_eq!((produced[0].error, produced[0].offset), (0, offset));
     }
 
-    // A follower sends the next fetch before it processes the last response.
+    // A follower sends the next fetch before it processes the previous response.
     let fetch = ApiKey::Fetch.code();
     let sent = [0, 1].map(|offset| {
         let body = follows(offset, 13);
@@ -85,7 +85,7 @@ fn a_connection_speaks_the_layouts_that_its_registry_names() {
         );
     }
 
-    // The client does not send a request that its registry lacks.
+    // The client refuses to send a request that its registry does not have.
     let body = follows(0, 11);
     let refused = broker.send(fetch, 11, &[&body]).expect_err("no layout");
     assert_eq!(refused.code(), ErrorCode::UNSUPPORTED_VERSION);

@@ -40,7 +40,7 @@ fn id(number: u128) -> Uuid {
     topic_id(number).uuid()
 }
 
-/// Return a topic for requests by id, whose name is not sent.
+/// Return a topic for requests by id, which do not contain its name.
 fn by_id(number: u128) -> TestTopic<'static> {
     TestTopic {
         name: "not on the wire",
@@ -161,7 +161,7 @@ fn each_listener_tells_what_it_serves() {
     }
 }
 
-/// Use names, like a broker whose `inter.broker.protocol.version` is below 2.8.
+/// Return a server that uses names, like a broker whose `inter.broker.protocol.version` is below 2.8.
 fn without_topic_ids() -> TestServer {
     let settings = DynamicSettings {
         cluster: ClusterKind {
@@ -529,7 +529,8 @@ fn what_belongs_to_brokers_is_refused_where_clients_listen() {
     }
     let a = [TopicRef::Name("a")];
     for replica_id in [-2, -1, 0, FOLLOWER] {
-        // As in Kafka, the response does not depend on it. The fetch acknowledged nothing: the high watermark is 0.
+        // As in Kafka, the response does not depend on the replica id. The fetch acknowledged nothing, so the high
+        // watermark is 0.
         let listed = list(&mut client, 6.into(), replica_id, -1, LATEST, &a);
         assert_eq!(listed, [(0, 0, EPOCH)], "as a consumer sees it");
         let ends = epoch_ends(&mut client, 4.into(), replica_id, -1, &a);

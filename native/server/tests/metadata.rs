@@ -19,7 +19,7 @@ fn body(version: i16, topics: Option<&[(Uuid, Option<&str>)]>, creates: bool) ->
         topic_id: *topic_id,
         name: *name,
     };
-    // Leaked, because the tests need a static lifetime.
+    // Leak the names, because the tests need a static lifetime.
     let topics = topics.map(|topics| {
         topics
             .iter()

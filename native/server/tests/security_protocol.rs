@@ -1,5 +1,5 @@
-//! Clients whose `security.protocol` differs from the listener's get an error at once, where the protocol has one.
-//! One log line names the setting.
+//! Clients whose `security.protocol` differs from the listener's. They get an error at once if the protocol has one,
+//! and one log line names the setting.
 
 mod support;
 
@@ -100,17 +100,19 @@ fn what_has_an_error_code_says_to_log_in() {
         &[0xff, 0xff, 0, 0, 0, 1],
     );
     assert_eq!(init_producer_id[4..6], REFUSED);
-    // Response: throttle time, error code, message.
+    // Fields of the response: throttle time, error code, message.
     let list_groups = first_answer(&server, ApiKey::ListGroups, 4, &[1, 1, 0]);
     assert_eq!(list_groups[4..6], REFUSED);
 
-    // Lists: the response has an element for each of the request. Request: key type, one key, no tagged fields.
+    // For requests with a list, the response has an element for each element. This request has a key type, one key and
+    // no tagged fields.
     let find_coordinators = first_answer(&server, ApiKey::FindCoordinator, 4, &[0, 2, 2, b'g', 0]);
-    // Response: throttle time, count, key, node id, empty host, port, error code.
+    // Fields of the response: throttle time, count, key, node id, empty host, port, error code.
     assert_eq!(find_coordinators[4..7], [2, 2, b'g']);
     assert_eq!(find_coordinators[16..18], REFUSED);
     assert!(has_words(&find_coordinators));
-    // Request: one topic (name, partitions, replicas, no assignments, no settings), timeout, validate_only=false.
+    // Fields of the request: one topic (name, partitions, replicas, no assignments, no settings), timeout,
+    // validate_only=false.
     let topic = [
         &[0, 0, 0, 1, 0, 1, b't'][..],
         &[0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -120,7 +122,7 @@ fn what_has_an_error_code_says_to_log_in() {
     assert_eq!(create_topics[4..11], [0, 0, 0, 1, 0, 1, b't']);
     assert_eq!(create_topics[11..13], REFUSED);
     assert!(has_words(&create_topics));
-    // Request: one name, timeout.
+    // Fields of the request: one name, timeout.
     let delete_topics = first_answer(
         &server,
         ApiKey::DeleteTopics,
@@ -137,12 +139,12 @@ fn what_has_an_error_code_says_to_log_in() {
 fn what_leaves_no_way_to_say_it_ends_without_an_answer() {
     let server = server_with_sasl();
     for (key, version, body) in [
-        // A request for all topics, and bytes that are no request.
+        // A request for all topics, and bytes that are not a request.
         (ApiKey::Metadata, 1, &[0xff, 0xff, 0xff, 0xff][..]),
         (ApiKey::Metadata, 1, &[9]),
-        // An empty request: there is no element to put an error into.
+        // An empty request has no element that could carry an error.
         (ApiKey::DeleteTopics, 1, &[0, 0, 0, 0, 0, 0, 0, 1]),
-        // The response has errors for partitions only. Request: replica id, no topics.
+        // The response has errors only for partitions. The request has a replica id and no topics.
         (
             ApiKey::ListOffsets,
             1,
@@ -169,12 +171,12 @@ fn a_tls_client_hears_an_alert_of_tls() {
     ] {
         for _ in 0..5 {
             let mut client = server.connect();
-            // A TLS record of 512 bytes: handshake, client hello.
+            // The start of a TLS record of 512 bytes with a client hello.
             client.send_raw(&[&[0x16, 3, 1, 2, 0, 1][..], &[0; 511]].concat());
             let mut alert = Vec::new();
             let read = client.socket.read_to_end(&mut alert);
             read.expect("the end");
-            // A TLS alert (RFC 8446, section 6): fatal, handshake_failure.
+            // The server sends a fatal TLS alert, handshake_failure (RFC 8446, section 6).
             assert_eq!(alert, [0x15, 3, 3, 0, 2, 2, 40]);
         }
         assert_one_line(&server, &["speaks TLS", protocol]);

@@ -1,4 +1,4 @@
-//! An append that blocks on a slow disk delays only its own log: data threads never wait for it.
+//! An append that blocks on a slow disk delays only its own log, because data threads never wait for it.
 
 mod support;
 
@@ -28,8 +28,8 @@ fn answer(client: &mut Client, correlation: i32) -> (i16, i64) {
     (produced.error, produced.offset)
 }
 
-/// Block the next append of a log: the first record of a leader epoch writes the epoch file first, and that is a named
-/// pipe, which cannot be opened until it has a reader.
+/// Block the next append of a log: the first record of a leader epoch writes the epoch file first, and this function
+/// makes that file a named pipe, which cannot be opened until it has a reader.
 fn hold_up(server: &TestServer, partition: &Path) -> std::thread::JoinHandle<()> {
     let pipe = partition.join("leader-epoch-checkpoint.tmp");
     let made = std::process::Command::new("mkfifo").arg(pipe).status();
@@ -66,7 +66,7 @@ fn a_log_that_is_held_up_keeps_its_own_producers_only() {
     let mut waiting = Vec::new();
     for client in &mut slow {
         let first = send(client, topic("slow", 1), -1, b"1");
-        // Pipelined behind it: a Produce to another log, one with acks=0, and one to the same log.
+        // Pipelined behind the blocked append: a Produce to another log, one with acks=0, and one to the same log.
         let second = send(client, topic("fast", 2), -1, b"2");
         send(client, topic("slow", 1), 0, b"3");
         let third = send(client, topic("slow", 1), -1, b"4");
@@ -75,7 +75,7 @@ fn a_log_that_is_held_up_keeps_its_own_producers_only() {
     wait_until("the requests", || {
         server.metric("pybroker_slow_appends_total") == 4.0
     });
-    // The log stays blocked until these are answered: a thread that waited for it would hang.
+    // The log stays blocked until these requests are answered. A thread that waited for the log would hang.
     for _ in 0..100 {
         for client in &mut fast {
             let produced = client.produce(9, topic("fast", 2), 0, &batch(&[b"x"]));
@@ -119,7 +119,7 @@ fn a_log_that_is_held_up_keeps_its_own_producers_only() {
 
 #[test]
 fn any_number_of_staged_appends_may_wait_and_no_data_thread_stages() {
-    /// More requests than any queue takes.
+    /// Number of requests, more than any queue takes.
     const WRITERS: i64 = 1_100;
     let server = TestServer::with_flush(FlushMode::Os);
     server.create_topic(topic_id(1), "slow", 1, 5);
@@ -137,11 +137,11 @@ fn any_number_of_staged_appends_may_wait_and_no_data_thread_stages() {
     let mut sent = Vec::new();
     for (client, attempt) in writers.iter_mut().zip(0..) {
         let append = client.send(ApiKey::IngestAppend, 0, &append_body(&name, attempt));
-        // Pipelined behind it.
+        // A second append of the same client, pipelined behind the first.
         let behind = client.send(ApiKey::IngestAppend, 0, &append_body(&name, attempt));
         sent.push([append, behind]);
     }
-    // Some clients disconnect: waiting requests take their places in the queue.
+    // Some clients disconnect, and waiting requests take their places in the queue.
     for client in writers.drain(WRITERS as usize - 100..) {
         client.close();
     }

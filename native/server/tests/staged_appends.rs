@@ -14,13 +14,13 @@ use support::{BROKER_ID, TestServer, now_ms, topic_id};
 
 const EPOCH: i32 = 5;
 const FOLLOWER: i32 = 2;
-/// Partition error of a response that refuses the whole request.
+/// Partition error in the tests' tuples if the response refuses the whole request.
 const NO_PARTITION: i16 = -1;
 
-/// A follower that accepts every copy; meanwhile the leader's replica is removed.
+/// A follower that accepts every copy, but removes the leader's replica meanwhile.
 struct LeavingFollower {
     replicas: Weak<Replicas>,
-    /// Also remove the topic from the metadata that clients see.
+    /// If set, the metadata from which the topic is also removed, so that clients no longer see it.
     deleted: Option<Arc<MetadataHolder>>,
 }
 

@@ -15,8 +15,8 @@ use pybroker_model::{
     decompressed_records,
 };
 
-/// Target size of an Arrow batch: well below the 2 GiB limit of 32-bit offsets, however large the decompressed records
-/// are.
+/// Target size of an Arrow batch. It is well below the 2 GiB limit of 32-bit offsets, for any size of the decompressed
+/// records.
 pub(crate) const ROWS_BYTES: usize = 8 << 20;
 
 /// Columns of a reader.
@@ -153,15 +153,15 @@ pub(crate) struct Decoder {
     builder: Vec<ColumnBuilder>,
     rows: usize,
     bytes: usize,
-    /// Approximate bytes of a row in the columns besides its record.
+    /// Approximate number of bytes that a row takes in addition to its record.
     row_bytes: usize,
     scratch: Vec<u8>,
     part: Option<Part>,
 }
 
-/// Position in a batch that has too many records for one Arrow batch.
+/// Position in a record batch that has too many records for one Arrow batch.
 struct Part {
-    /// Position of the part's next record.
+    /// Position of the next record.
     at: usize,
     /// Number of remaining records.
     left: i32,
@@ -195,7 +195,7 @@ impl Decoder {
         self.bytes >= ROWS_BYTES
     }
 
-    /// Stop decoding the batch that [`Decoder::push`] has decoded in part.
+    /// Stop decoding the batch that [`Decoder::push`] has decoded only partly.
     pub(crate) fn leave(&mut self) {
         self.part = None;
     }
@@ -237,8 +237,8 @@ impl Decoder {
     }
 
     /// Add the records of one batch with offsets in `position..end`, until the Arrow batch is full. Return whether all
-    /// were added. If not, call it again with the same batch to continue, or call [`Decoder::leave`] first. Sets
-    /// `position` to the offset after the decoded records, also after an error.
+    /// were added. If not, call it again with the same batch to continue, or call [`Decoder::leave`] before passing
+    /// another batch. Sets `position` to the offset after the decoded records, even after an error.
     pub(crate) fn push(
         &mut self,
         header: &BatchHeader,
@@ -265,7 +265,7 @@ impl Decoder {
     ) -> Result<bool, BatchError> {
         let part = self.part.take();
         let bytes = match part {
-            // Compaction left only the header.
+            // Compaction removed all records and kept only the header.
             None if header.size_in_bytes() == HEADER_BYTES => &[][..],
             Some(_) if header.codec()? != Codec::None => scratch.as_slice(),
             _ => decompressed_records(header, batch, scratch)?,

@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 
 /// Maximum bytes of a record's length and delta fields, without headers.
 const RECORD_OVERHEAD: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
-/// Maximum number of kept buffers of delivered batches: as many as batches are in flight at a time.
+/// Maximum number of buffers of delivered batches that are kept for reuse: as many as batches are in flight at a time.
 const SPARE_MAX: usize = 8;
 
-/// A column of bytes or text: start of each row in `data`, and end of the last one.
+/// A column of bytes or text, with the start of each row in `data` and the end of the last row.
 pub(crate) struct Bytes<'a> {
     offsets: Offsets<'a>,
     data: &'a [u8],
@@ -66,7 +66,7 @@ fn wrong(name: &str, expected: &str, found: &DataType) -> Error {
     Error::Rows(format!("column {name}: {expected} is needed, not {found}"))
 }
 
-/// The columns of one Arrow batch that make up records, by the rules of Spark's Kafka sink.
+/// The columns of one Arrow batch from which records are made, by the rules of Spark's Kafka sink.
 pub(crate) struct Rows<'a> {
     pub(crate) count: usize,
     key: Option<Bytes<'a>>,
@@ -160,7 +160,7 @@ impl<'a> Rows<'a> {
                 .div_euclid(divisor)
         };
         if time < 0 {
-            // In a record −1 means "no timestamp"; other negative values are invalid.
+            // In a record, −1 means "no timestamp". Other negative values are invalid.
             return Err(Error::Rows(format!(
                 "column timestamp: {time} ms is before 1970, which a record cannot store"
             )));
@@ -254,7 +254,7 @@ pub(crate) struct Batches {
     limit: usize,
     /// Bytes in all open batches.
     pub(crate) buffered: usize,
-    /// Buffers of delivered batches. Reuse avoids allocating and mapping memory of that size again.
+    /// Buffers of delivered batches. Reusing them avoids allocating and mapping that much memory again.
     spare: Vec<Vec<u8>>,
 }
 

@@ -13,7 +13,7 @@ pub enum Error {
     /// Settings, the network, or a broker's error.
     #[error(transparent)]
     Client(#[from] client::Error),
-    /// A row or a column cannot become a record.
+    /// A row or a column cannot be converted to a record.
     #[error("{0}")]
     Rows(String),
     /// Invalid record bytes.

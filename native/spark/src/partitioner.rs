@@ -1,7 +1,7 @@
-//! Partitioner of records without a key; [`pybroker_model::partition_of_key`] handles the others.
+//! Partitioner of records without a key. [`pybroker_model::partition_of_key`] handles records with a key.
 
-/// Sticky partitioner for records without a key: fills one partition's batch, then moves to the next of a shuffled
-/// cycle, as the Java producer does (KIP-480, KIP-794), so that batches fill up.
+/// Sticky partitioner for records without a key. It fills the batch of one partition, then moves to the next partition
+/// of a shuffled cycle, as the Java producer does (KIP-480, KIP-794). So batches become full.
 #[derive(Debug)]
 pub(crate) struct Sticky {
     current: i32,

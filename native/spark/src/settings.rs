@@ -10,20 +10,20 @@ use pybroker_model::Codec;
 
 use crate::error::Result;
 
-/// Prefix of the names.
+/// Prefix of the setting names.
 const PREFIX: &str = "kafka.";
 const SOFTWARE: Software = Software {
     name: "pybroker-spark",
     version: env!("CARGO_PKG_VERSION"),
 };
-/// Number of batches of one producer and partition that a broker remembers (KIP-98). With more in flight it could not
-/// detect duplicates.
+/// Number of batches that a broker remembers for each producer and partition (KIP-98). With more in flight, it could
+/// not detect duplicates.
 const IN_FLIGHT_MAX: usize = 5;
 
 /// Settings of batches and their delivery.
 #[derive(Clone, Debug)]
 pub struct ProduceSettings {
-    /// Replicas that must have a batch: −1 = all in-sync replicas.
+    /// Number of replicas that must have a batch; −1 means all in-sync replicas.
     pub acks: i16,
     /// Whether the broker drops duplicates.
     pub idempotence: bool,
@@ -42,9 +42,11 @@ pub struct ProduceSettings {
 impl ProduceSettings {
     const TABLE: &'static [Setting] = &[
         Setting::new("acks", AllowedValues::OneOf(&["all", "-1", "0", "1"])).or("all"),
-        // Larger than the Java producer's 16 KiB, because this is a bulk load; below `max.message.bytes` (1 MiB + 12).
+        // The default is larger than the Java producer's 16 KiB, because this is a bulk load. It is below
+        // `max.message.bytes` (1 MiB + 12).
         Setting::new("batch.size", AllowedValues::Whole(0, INT_MAX)).or("1000000"),
-        // 64 MiB, more than the Java producer's 32: one task holds a batch for every partition.
+        // The default is 64 MiB, more than the Java producer's 32 MiB, because one task has an open batch for every
+        // partition.
         Setting::new("buffer.memory", AllowedValues::Whole(0, i64::MAX)).or("67108864"),
         Setting::new("compression.gzip.level", AllowedValues::Whole(-1, 9)),
         Setting::new(
@@ -53,7 +55,7 @@ impl ProduceSettings {
         )
         .or("none"),
         Setting::new("compression.zstd.level", AllowedValues::Whole(-131_072, 22)),
-        // Unset, it is true if acks=all.
+        // If this is unset, idempotence is enabled if acks=all.
         Setting::new("enable.idempotence", AllowedValues::Flag),
         Setting::new(
             "max.in.flight.requests.per.connection",
@@ -104,7 +106,7 @@ pub struct FetchSettings {
     pub bytes: i32,
     /// Maximum wait of the broker for records, in milliseconds.
     pub wait_ms: i32,
-    /// Whether records of open and aborted transactions are left out.
+    /// Whether to leave out records of open and aborted transactions.
     pub read_committed: bool,
     /// Whether checksums are verified.
     pub check_crcs: bool,
@@ -119,8 +121,8 @@ impl FetchSettings {
             AllowedValues::OneOf(&["read_uncommitted", "read_committed"]),
         )
         .or("read_uncommitted"),
-        // 4 MiB: a source reads one partition, so its responses may be larger than the Java consumer's 1 MiB per
-        // partition.
+        // The default is 4 MiB. A source reads only one partition, so its responses may be larger than the Java
+        // consumer's 1 MiB per partition.
         Setting::new(
             "max.partition.fetch.bytes",
             AllowedValues::Whole(0, INT_MAX),
@@ -143,7 +145,7 @@ impl FetchSettings {
     }
 }
 
-/// Convert a number; the limits of its setting ensure that it fits.
+/// Convert a number to an `i32`. The limits of its setting ensure that it fits.
 fn int_of(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
@@ -226,7 +228,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         for setting in Settings::known() {
-            // A value that only text settings accept.
+            // This value is invalid for every setting that is not a text.
             let refused = settings(&[(setting.name, "\u{1}")]).map_err(|error| error.to_string());
             if setting.allowed != AllowedValues::Text {
                 let text = refused.expect_err(setting.name);

@@ -1,5 +1,5 @@
-//! Writing of Arrow batches as records: the partition of each row, and closing full batches. `delivery` sends batches
-//! to their brokers.
+//! Writing of Arrow batches as records: selects the partition of each row, and closes full batches. `delivery` sends
+//! batches to their brokers.
 
 mod delivery;
 mod request;
@@ -23,11 +23,12 @@ pub use transaction::Transaction;
 /// A topic to write to, as the driver resolved it before the job began.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The topic's id, so that rows never go to a new incarnation of the name. Zero = the broker has no ids.
+    /// The topic's id, so that rows never go to a new topic of the same name. Zero if the broker has no ids.
     pub id: Uuid,
     /// The topic's name.
     pub name: String,
-    /// Number of partitions at the start of the job, so that every attempt sends a key to the same partition.
+    /// Number of partitions at the start of the job. With this fixed number, every attempt sends a key to the same
+    /// partition.
     pub partitions: i32,
     /// `max.message.bytes`; batches stay below it.
     pub batch_bytes_max: usize,
@@ -36,13 +37,13 @@ pub struct Target {
 /// Destination of the rows.
 #[derive(Clone, Debug)]
 pub struct SinkPlan {
-    /// The topics: with the column `topic` any of them, else the only one.
+    /// The topics. If there is a column `topic`, it selects one of them for each row; otherwise there is only one.
     pub targets: Vec<Target>,
     /// Whether the column `topic` selects the topic, because no topic was set for all rows.
     pub topic_column: bool,
-    /// Stages the rows outside the log until the job commits; `None` = produce directly.
+    /// If set, rows are staged outside the log until the job commits. `None` means that they are produced directly.
     pub staging: Option<StagingTarget>,
-    /// Transaction of the produced rows. The driver begins and ends it. `None` = no transaction.
+    /// Transaction of the produced rows, which the driver begins and ends. `None` means no transaction.
     pub transaction: Option<Transaction>,
 }
 
@@ -59,9 +60,9 @@ pub struct PartitionSummary {
     pub crcs: Vec<u8>,
     /// Number of batches.
     pub batches: u64,
-    /// Offset of the first record; −1 if unknown (staged, or `acks=0`).
+    /// Offset of the first record, or −1 if unknown (staged, or `acks=0`).
     pub first_offset: i64,
-    /// Offset of the last record; −1 if unknown.
+    /// Offset of the last record, or −1 if unknown.
     pub last_offset: i64,
 }
 
@@ -70,7 +71,7 @@ struct Topic {
     batches: Batches,
     sticky: Sticky,
     leaders: Vec<(i32, i32)>,
-    /// Records in closed batches, by partition.
+    /// Number of records in closed batches, by partition.
     sequences: Vec<i64>,
     written: BTreeMap<i32, PartitionSummary>,
 }
@@ -101,7 +102,7 @@ impl PartitionSummary {
 /// Writer of one task.
 pub struct Sink {
     client: Client,
-    /// Client for the transaction's coordinator, whose connections carry no batches.
+    /// Client for requests to the transaction's coordinator. Its connections carry no batches.
     coordinators: Client,
     settings: ProduceSettings,
     plan: SinkPlan,
@@ -114,7 +115,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Open a writer; `seed` spreads records without key differently for each task.
+    /// Open a writer. Each task uses another `seed`, so that records without a key are spread differently.
     ///
     /// # Errors
     ///

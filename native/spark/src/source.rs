@@ -1,4 +1,4 @@
-//! Reading of an offset range of one partition: fetches ahead while it decodes.
+//! Reading of an offset range of one partition. The source fetches the next records while it decodes the previous ones.
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -16,17 +16,17 @@ use crate::decode::{Column, Decoder, Place};
 use crate::error::{Error, Result};
 use crate::settings::{FetchSettings, Settings};
 
-/// Supported versions of Fetch: from 4 (message format 2) on; from 13 by topic id.
+/// Supported versions of Fetch. Version 4 introduces message format 2; from version 13 topics are named by id.
 const FETCH: RangeInclusive<i16> = 4..=17;
-/// Maximum time without records before the end of the range: a new leader may still have to catch up.
+/// Maximum time without records before the end of the range. A new leader may still have to raise its high watermark.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Retries of errors that are rarely transient: unknown topics, damaged records.
+/// Number of retries of errors that are rarely transient: unknown topics, damaged records.
 const TRIES: u32 = 3;
 
 /// Records and columns to read.
 #[derive(Clone, Debug)]
 pub struct SourcePlan {
-    /// The topic's id; zero = the broker has no ids.
+    /// The topic's id, or zero if the broker has no ids.
     pub topic_id: Uuid,
     /// The topic's name.
     pub topic: String,
@@ -51,12 +51,12 @@ pub struct Source {
     leader: Node,
     /// Offset up to which the range is decoded.
     position: i64,
-    /// End of the last complete batch; 0 = none yet.
+    /// End of the last complete batch, or 0 if there is none yet.
     batches_end: i64,
     pending: Option<InFlight>,
     answer: Option<Answer>,
     started: Instant,
-    /// The last error since rows arrived, and how often it occurred.
+    /// The last error since the last rows arrived, and how often it has occurred.
     failures: (ErrorCode, u32),
     aborted: AbortedFilter,
 }
@@ -67,9 +67,9 @@ struct Answer {
     body: Vec<u8>,
     /// Range of the records in the body.
     records: Range<usize>,
-    /// The first batch is verified and partly decoded.
+    /// Whether the first batch is verified and partly decoded.
     in_batch: bool,
-    /// Offset of the request.
+    /// Offset in the request.
     asked: i64,
     /// High watermark, which ends the readable records.
     high_watermark: i64,
@@ -78,14 +78,14 @@ struct Answer {
 /// Aborted transactions, whose records are hidden from read_committed.
 #[derive(Default)]
 struct AbortedFilter {
-    /// Sorted by first offset, descending: the next one to begin is last.
+    /// Aborted transactions that have not begun, by first offset, descending. The next one to begin is last.
     waiting: Vec<AbortedTransaction>,
     open: BTreeSet<i64>,
 }
 
 impl AbortedFilter {
-    /// Replace the known transactions. Each response lists every aborted transaction that its offsets touch, including
-    /// transactions that began earlier.
+    /// Replace the known transactions. Each response lists every aborted transaction that overlaps its offsets,
+    /// including transactions that began earlier.
     fn learn(&mut self, transactions: Option<Vec<AbortedTransaction>>) {
         self.open.clear();
         self.waiting = transactions.unwrap_or_default();
@@ -93,7 +93,7 @@ impl AbortedFilter {
             .sort_by_key(|each| core::cmp::Reverse(each.first_offset));
     }
 
-    /// Return whether the batch is hidden.
+    /// Return whether the batch must be hidden.
     fn hides(&mut self, header: &BatchHeader) -> bool {
         while let Some(next) = self.waiting.last() {
             if next.first_offset > header.last_offset() {
@@ -155,7 +155,7 @@ impl Source {
     /// damaged.
     pub fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
         self.started = Instant::now();
-        // Return rows as they arrive, while the next response is in flight.
+        // Return rows when they arrive, while the next response is in flight.
         while self.position < self.plan.end && self.decoder.rows() == 0 {
             let before = self.position;
             let done = self.advance();
@@ -198,10 +198,10 @@ impl Source {
         )
     }
 
-    /// After a transient error, find the leader and restart at the position.
+    /// After a transient error, find the leader and continue at the current position.
     fn retry(&mut self, problem: Error) -> Result<()> {
-        // Drop the connection even if no retry follows: the pending response belongs to a later offset. Without a
-        // leader no response is pending.
+        // Drop the connection even if no retry follows, because the pending response belongs to a later offset. If no
+        // leader is known, no response is pending.
         if self.leader != Node::Any {
             self.client.drop_connection(self.leader);
         }
@@ -214,11 +214,11 @@ impl Source {
         }
         self.failures.1 += 1;
         let patient = match code {
-            // This broker does not know the id (any more); Metadata shows whether the cluster does.
+            // This broker does not know the topic id (any more). Metadata shows whether the cluster does.
             ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
                 self.failures.1 <= TRIES
             }
-            // A retry helps if the bytes changed in transit, not if they changed in the log.
+            // A retry helps if the bytes were damaged in transit, but not if they are damaged in the log.
             ErrorCode::CORRUPT_MESSAGE => self.failures.1 <= TRIES,
             _ => {
                 problem.may_pass()
@@ -293,7 +293,7 @@ impl Source {
         Ok(connection.send(ApiKey::Fetch as i16, version, &[&body])?)
     }
 
-    /// Decode the received records, or wait for some first.
+    /// Decode the received records. If there are none, wait for a response first.
     fn advance(&mut self) -> Result<()> {
         let mut answer = match self.answer.take() {
             Some(answer) => answer,
@@ -361,7 +361,7 @@ impl Source {
         let high_watermark = head.high_watermark;
         let records = partition.records.unwrap_or_default();
         self.ask_ahead(records);
-        // The records are a slice of the body: the difference of the pointers is their position in it.
+        // The records are a slice of the body, so the difference of the two pointers is their position in it.
         let start = records.as_ptr().addr().wrapping_sub(body.as_ptr().addr());
         let records = if records.is_empty() {
             0..0
@@ -378,8 +378,8 @@ impl Source {
         })
     }
 
-    /// Request the next records before these are decoded, so that the broker works meanwhile. The next call reports a
-    /// failure.
+    /// Request the next records before the received ones are decoded, so that the broker works meanwhile. The next call
+    /// reports a failure.
     fn ask_ahead(&mut self, records: &[u8]) {
         let next = Batches::new(records)
             .map_while(core::result::Result::ok)
@@ -402,8 +402,8 @@ impl Source {
             }
             let records = &answer.body[answer.records.clone()];
             let Some(batch) = Batches::new(records).next() else {
-                // The next response contains the truncated last batch as a whole. A truncated first batch is an error,
-                // because it would never become complete.
+                // The response ends with a truncated batch, which the next response contains completely. If the first
+                // batch is truncated, return an error, because it would never be complete.
                 return if self.position == answer.asked && !records.is_empty() {
                     Err(BatchError::BadHeader("the batch is longer than the answer"))
                 } else {
@@ -442,8 +442,8 @@ impl Source {
     }
 }
 
-/// Check that a batch's offsets are between the previous batch and the high watermark. The checksum does not cover
-/// them.
+/// Check that a batch's offsets are between the previous batch and the high watermark. The checksum does not cover the
+/// base offset.
 fn check_place(header: &BatchHeader, place: Range<i64>) -> core::result::Result<(), BatchError> {
     header.check()?;
     if header.base_offset < place.start {

@@ -1,4 +1,4 @@
-//! Round trips: Arrow to record batches, to the model's reader, and back to Arrow.
+//! Round trips: from Arrow to record batches, to the records that pybroker-model reads, and back to Arrow.
 
 mod sink;
 mod source;
@@ -24,12 +24,12 @@ use crate::encode::{Batches, Rows, record_bytes};
 use crate::settings::Settings;
 use crate::sink::{SinkPlan, Target, Transaction};
 
-/// Settings of a client of `broker`, and more.
+/// Return the settings of a client of `broker`, with the settings in `more` added.
 fn settings(broker: &Broker, more: &[(&str, &str)]) -> Settings {
     Settings::new(&broker.given(more)).expect("settings")
 }
 
-/// What a sink writes to a topic of two partitions, as part of a transaction or not.
+/// Return a plan for a sink that writes to a topic with two partitions, with or without a transaction.
 fn plan(broker: &Broker, transaction: Option<Transaction>) -> SinkPlan {
     SinkPlan {
         targets: vec![Target {
@@ -103,7 +103,7 @@ fn arrow_of(rows: &[Row]) -> StructArray {
     StructArray::try_from(columns).expect("columns of one length")
 }
 
-/// Return the batches of the rows, for one partition.
+/// Return the batches that the sink makes of the rows, for one partition.
 fn encoded(rows: &StructArray, codec: Codec, limit: usize) -> Vec<u8> {
     let rows = Rows::of(rows).expect("columns of a writer");
     let mut batches = Batches::new(1, codec, None, limit);
@@ -131,7 +131,7 @@ fn encoded(rows: &StructArray, codec: Codec, limit: usize) -> Vec<u8> {
     out
 }
 
-/// Return the rows that the model's reader finds in the batches.
+/// Return the rows that pybroker-model reads from the batches.
 fn read(wire: &[u8]) -> Vec<Row> {
     let mut rows = Vec::new();
     for batch in WireBatches::new(wire) {
@@ -238,7 +238,7 @@ fn only_offsets_of_the_range_are_decoded() {
 #[test]
 fn times_before_1970_are_refused() {
     let value: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "c"]));
-    // The last microsecond before 1970 is in the millisecond −1, which records use for "no time".
+    // The last microsecond before 1970 is in millisecond −1, which in records means "no timestamp".
     let at: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![
         Some(-1),
         None,

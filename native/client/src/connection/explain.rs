@@ -11,9 +11,9 @@ use crate::settings::ConnectionSettings;
 
 const DAY_S: u64 = 86_400;
 
-/// Explain the result of the first exchange. A rejected certificate is permanent, as a refused login is. A closed
-/// connection may mean that the broker stops. Before the broker's first response it may also mean that the listener has
-/// another security protocol.
+/// Explain the result of the first exchange. A rejected certificate is a permanent error, like a refused login. A
+/// closed connection may mean that the broker stops. Before the broker's first response, it may also mean that the
+/// listener has another security protocol.
 pub(super) fn explained<T>(outcome: Result<T>, settings: &ConnectionSettings) -> Result<T> {
     outcome.map_err(|problem| match problem {
         Error::Network { broker, problem } => explain(broker, problem, settings),
@@ -39,7 +39,7 @@ fn explain(broker: String, problem: IoError, settings: &ConnectionSettings) -> E
     Error::Network { broker, problem }
 }
 
-/// Return the problem if it is permanent.
+/// Return a permanent error if retries cannot solve the problem.
 fn final_trouble(problem: &TlsError, settings: &ConnectionSettings) -> Option<String> {
     match problem {
         TlsError::InvalidCertificate(problem) => Some(untrusted(problem, settings.prefix)),
@@ -118,7 +118,7 @@ fn untrusted(problem: &CertificateError, prefix: &str) -> String {
     format!("{text} ({})", name_of(problem))
 }
 
-/// Return why the broker rejects this client, if the alert tells.
+/// Return why the broker rejects this client, if the TLS alert says so.
 fn refused(alert: AlertDescription, settings: &ConnectionSettings) -> Option<String> {
     use AlertDescription as Alert;
     let name = name_of(&alert);
@@ -180,7 +180,7 @@ fn between(earlier: UnixTime, later: UnixTime) -> String {
     }
 }
 
-/// Return the name of a variant, which users can look up.
+/// Return the name of an enum variant, which users can look up.
 fn name_of(problem: &dyn std::fmt::Debug) -> String {
     let name = leading_word(&format!("{problem:?}"));
     name.strip_suffix("Context")
@@ -347,7 +347,7 @@ mod tests {
         let cut = explained::<()>(Err(problem), &settings_that_fit.clone()).expect_err("trouble");
         assert!(cut.may_pass());
         assert!(!cut.to_string().contains(question), "{cut}");
-        // After the first response the error is not explained.
+        // After the first response, errors get no explanation.
         let refused = Error::refused(ErrorCode::INVALID_REQUEST, "ApiVersions", None);
         let text = refused.to_string();
         let same = explained::<()>(Err(refused), &settings(&[])).expect_err("as it was");

@@ -17,7 +17,8 @@ use crate::settings::ConnectionSettings;
 
 const HANDSHAKE_VERSION: i16 = 1;
 const AUTHENTICATE_VERSION: i16 = 1;
-/// Maximum iterations, far above any real server's: a hostile server must not keep a client busy.
+/// Maximum number of iterations, far above any real server's. Without a limit, a hostile server could keep a client
+/// busy.
 const ITERATIONS_MAX: u32 = 1 << 20;
 /// Maximum size of a token.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
@@ -64,8 +65,8 @@ fn token(path: &str) -> core::result::Result<String, String> {
     Ok(token.to_owned())
 }
 
-/// Send the token. The broker answers an invalid token with a JSON text, and fails the login after the client has
-/// acknowledged that text.
+/// Send the token. The broker answers an invalid token with a JSON text. After the client has acknowledged that text,
+/// the broker fails the login.
 fn bear(connection: &mut Connection, token: &str) -> Result<()> {
     let said = format!("n,,\u{1}auth=Bearer {token}\u{1}\u{1}");
     if authenticate(connection, said.as_bytes())?.is_empty() {
@@ -175,7 +176,7 @@ impl Scram {
             .last_message(&first, &server_first, password)
             .map_err(|problem| broken(problem, connection))?;
         let server_last = authenticate(connection, last.as_bytes())?;
-        // The server proves that it knows the password too; otherwise anyone could take the data.
+        // The server must prove that it knows the password too. Otherwise any server could receive the data.
         if server_last != expected.as_bytes() {
             return Err(broken("the server's signature is wrong", connection));
         }
@@ -240,7 +241,7 @@ impl Scram {
 mod tests {
     use super::*;
 
-    /// The exchange printed in RFC 7677, section 3.
+    /// The example exchange of RFC 7677, section 3.
     #[test]
     fn scram_sha_256_is_the_rfcs() {
         let first = "n=user,r=rOprNGfwEbeRWgbNEkqO";

@@ -1,4 +1,4 @@
-//! Bytes to and from a broker, in plaintext or by TLS.
+//! Bytes to and from a broker, in plaintext or through TLS.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_holds_no_certificate_trusts_nobody_and_is_refused() {
-        // A key is PEM, too.
+        // A key alone is valid PEM, but not a certificate.
         let key = "-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n";
         for text in ["", "not PEM", key] {
             let tls = Tls {

@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 /// Security protocol of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SecurityProtocol {
-    /// Encrypted, with a certificate of the broker.
+    /// Whether connections are encrypted and the broker must present a certificate.
     pub tls: bool,
-    /// The client logs in.
+    /// Whether the client logs in.
     pub sasl: bool,
 }
 
@@ -48,9 +48,9 @@ pub struct Sasl {
     pub username: String,
     /// Password.
     pub password: String,
-    /// User name and password are a delegation token's id and HMAC (KIP-48).
+    /// Whether the user name and password are a delegation token's id and HMAC (KIP-48).
     pub delegation_token: bool,
-    /// With OAUTHBEARER: file of the token, read at each login.
+    /// For OAUTHBEARER: the file that contains the token. It is read at each login.
     pub token_file: String,
 }
 
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Sasl {
 /// Settings of connections to brokers.
 #[derive(Clone, Debug)]
 pub struct ConnectionSettings {
-    /// Prefix that the user writes before Kafka's names, for errors.
+    /// Prefix that the user writes before Kafka's names. Errors repeat it.
     pub prefix: &'static str,
     /// Wire layouts of the connection.
     pub registry: Registry,
@@ -73,20 +73,20 @@ pub struct ConnectionSettings {
     pub client_id: String,
     /// `security.protocol`.
     pub protocol: SecurityProtocol,
-    /// With `protocol.sasl`.
+    /// Credentials, used if `protocol.sasl` is set.
     pub sasl: Sasl,
-    /// With `protocol.tls`.
+    /// TLS settings, used if `protocol.tls` is set.
     pub tls: Tls,
     /// Timeout of opening a connection.
     pub connect_timeout: Duration,
     /// Timeout of a response.
     pub request_timeout: Duration,
-    /// Brokers that have answered with these settings; clones share it.
+    /// Brokers that have answered with these settings. Clones of the settings share this set.
     pub answered: ReachedBrokers,
 }
 
 impl ConnectionSettings {
-    /// Return a hint for a user whose listener may have another security protocol.
+    /// Return a hint for error texts: the listener may have another security protocol.
     pub(crate) fn doubt(&self) -> String {
         let (prefix, protocol) = (self.prefix, self.protocol);
         format!("does {prefix}security.protocol={protocol} fit this listener?")
@@ -127,7 +127,7 @@ pub struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// The settings read here.
+    /// The settings that this type reads.
     pub const TABLE: &'static [Setting] = &[
         Setting::new("bootstrap.servers", AllowedValues::Text),
         Setting::new("client.id", AllowedValues::Text),
@@ -246,8 +246,8 @@ impl ConnectionSettings {
 
 const TOKEN_URL: &str = "sasl.oauthbearer.token.endpoint.url";
 
-/// Return the path of the token file. Executors do not contact an identity provider, because only the process that
-/// refreshes the file has the secret.
+/// Return the path of the token file. Executors do not contact an identity provider themselves, because only the
+/// process that refreshes the file has the secret.
 fn token_file(values: &Values<'_>) -> Result<String> {
     let prefix = values.prefix();
     match values.text(TOKEN_URL)?.unwrap_or_default() {
@@ -279,7 +279,7 @@ fn sasl(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Sasl> {
     };
     let mechanism = values.text("sasl.mechanism")?.unwrap_or_default();
     let username = credential("sasl.username", "username")?;
-    // Unknown mechanisms are refused at login, with a list of the known ones.
+    // The login refuses unknown mechanisms, with a list of the known ones.
     let needs_user = mechanism == "PLAIN" || mechanism.starts_with("SCRAM-");
     if protocol.sasl && needs_user && username.is_empty() {
         let prefix = values.prefix();

@@ -1,7 +1,7 @@
 //! Java's login lines: `module required name="value" other=value;`.
 
-/// Return the value of `name` in a line, with or without whitespace around `=`, quoted in either way or up to
-/// whitespace or the semicolon.
+/// Return the value of `name` in a line. Whitespace around `=` is optional. The value may be in single or double
+/// quotes; otherwise it ends at whitespace or the semicolon.
 pub(super) fn option(line: &str, name: &str) -> Option<String> {
     let ends = |c: char| c.is_whitespace() || c == ';';
     let mut rest = line;
@@ -50,7 +50,7 @@ fn unquoted(text: &str, quote: char) -> Option<(String, &str)> {
     None
 }
 
-/// Split before the first such character.
+/// Split the text before the first character for which `ends` returns true.
 fn split_before(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(ends).unwrap_or(text.len()))
 }

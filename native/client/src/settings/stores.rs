@@ -1,4 +1,4 @@
-//! Trusted authorities and the client's certificate: files and texts, read when a connection opens, so that new content
+//! Trusted authorities and the client's certificate. The files are read when a connection opens, so that new content
 //! takes effect.
 
 use std::fmt::Display;
@@ -12,11 +12,11 @@ use crate::error::{Error, Result};
 
 /// Allowed values of `ssl.keystore.type` and `ssl.truststore.type`.
 pub(super) const KINDS: &[&str] = &["PEM", "JKS", "PKCS12"];
-/// Maximum size of a keystore; a larger file was named by mistake.
+/// Maximum size of a keystore. A larger file was probably named by mistake.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Maximum size of certificate revocation lists, which grow with their authority.
+/// Maximum size of certificate revocation lists, which grow with the number of certificates.
 const LIST_BYTES_MAX: u64 = 64 << 20;
-/// Certificate revocation lists; librdkafka's name.
+/// librdkafka's name of the setting for certificate revocation lists.
 pub(super) const CRL: &str = "ssl.crl.location";
 
 /// A keystore or truststore in a file, and the setting that names it.
@@ -47,7 +47,7 @@ impl StoreFile {
         Error::Setting(format!("{}: {problem}", self.place()))
     }
 
-    /// Return the private key and its certificates as PEM, as far as the file contains them.
+    /// Return the private key and its certificates as PEM. Parts that the file does not contain are left out.
     pub(crate) fn identity(&self, key_password: Option<&str>) -> Result<Vec<u8>> {
         let content = self.content(FILE_BYTES_MAX)?;
         let pem = identity(&self.opened(&content, &self.place()), key_password);
@@ -110,8 +110,8 @@ impl std::fmt::Debug for KeyText {
 /// Trusted authorities and the client's certificate.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificates of the trusted CAs, as text; overrides `ca_file`. Without both, the system's authorities are
-    /// trusted.
+    /// Certificates of the trusted CAs, as text. They override `ca_file`. If neither is set, the system's authorities
+    /// are trusted.
     pub ca: Option<String>,
     /// Certificates of the trusted CAs in a file.
     pub ca_file: Option<StoreFile>,
@@ -119,7 +119,7 @@ pub struct Tls {
     pub text: Option<KeyText>,
     /// The client's certificate chain.
     pub certificate: Option<StoreFile>,
-    /// The certificate's key; may be in the same file.
+    /// The certificate's key, which may be in the same file.
     pub key: Option<StoreFile>,
     /// `ssl.key.password`.
     pub key_password: Option<String>,
@@ -143,7 +143,7 @@ pub(super) fn tls(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Tls
         )));
     }
     let text = |name: &str| -> Result<Option<String>> { Ok(values.text(name)?.map(str::to_owned)) };
-    // Kafka's setting, of any type, and librdkafka's, which is PEM.
+    // Kafka's setting names a store of any type; librdkafka's setting names a PEM file.
     let file =
         |kafkas: &'static str, other: &'static str, store: &str| -> Result<Option<StoreFile>> {
             let kind = values.text(&format!("{store}type"))?.and_then(Kind::of);

@@ -18,7 +18,8 @@ use crate::requests;
 
 const NOT_ATTACHED: &str = "cannot link the segments staged here";
 
-/// New errors of a response, for one log line each: the number of partitions with the error, and the first of them.
+/// New errors of a response, each for one log line: the number of partitions with the error, and the first of these
+/// partitions.
 type Troubles = BTreeMap<(i16, bool), (usize, TopicIdPartition)>;
 
 impl Fetcher {
@@ -161,7 +162,7 @@ impl Fetcher {
         counters.records.fetch_add(records, Relaxed);
         if let Some(following) = self.followed.get_mut(&tip) {
             following.appended(end);
-            // All partitions of the response wait for each other's flush; the next request then includes the flushed
+            // All partitions of the response wait for each other's flush. The next request then includes the flushed
             // ones.
             following.wait_for_flush(end);
             self.flushing.push(tip);
@@ -242,7 +243,7 @@ impl Fetcher {
         }
     }
 
-    /// Pause a partition after an error. Logs the first error in a row, unless another broker leads by now.
+    /// Pause a partition after an error. Logs the first of several errors in a row, unless another broker leads by now.
     fn failed(&mut self, tip: TopicIdPartition, what: &str, error: &PartitionError) {
         let Some(following) = self.followed.get_mut(&tip) else {
             return;
@@ -333,7 +334,7 @@ fn note(troubles: &mut Troubles, tip: TopicIdPartition, trouble: Trouble) {
     }
 }
 
-/// Return whether the error ends the session, after which everything is requested again.
+/// Return whether the error ends the session. The next request then lists all partitions.
 const fn of_session(error: ErrorCode) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! The next Fetch: its partitions, and how long it may wait at the leader.
+//! The next Fetch: its partitions, and how long the leader may hold it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use super::{FLUSH_PATIENCE, Fetcher, Stop};
 use crate::mailbox::YOUNG;
 use crate::requests;
 
-/// After this many responses in a row of at most this size, memory of larger ones is released.
+/// After several responses in a row that are at most this large, the thread frees the memory of larger ones.
 const FRAME_KEPT: usize = 64 * 1024;
 const SMALL_ANSWERS: u32 = 64;
 
@@ -22,11 +22,11 @@ impl Fetcher {
         let replicas = self.shared.replicas.upgrade().ok_or(Stop::NoReplicas)?;
         let now = self.shared.clock.now();
         let Some(named) = self.next_named(&replicas, now) else {
-            // A name belongs to another topic than in the leader's session.
+            // In the leader's session, a topic name belongs to another topic.
             self.begin_anew();
             return Ok(());
         };
-        // Do not hold the replicas while waiting at the leader, so that a stop of the broker need not wait for this
+        // Release the replicas while the leader holds the request, so that a stop of the broker need not wait for this
         // thread.
         drop(replicas);
         let (session_id, session_epoch) = self.session.number();
@@ -61,7 +61,7 @@ impl Fetcher {
         let open = self.link.get()?;
         let closer = Arc::clone(&open.closer);
         if !self.mailbox.waits(&closer, open.since) {
-            // The request was not sent, so the session here differs from the leader's.
+            // The request was not sent, so this thread's session state differs from the leader's.
             self.begin_anew();
             return Err(Stop::CalledBack);
         }
@@ -85,7 +85,7 @@ impl Fetcher {
         done
     }
 
-    /// Release memory that responses no longer need; `size` is that of the last one.
+    /// Free memory that responses no longer need. `size` is the size of the last response.
     fn give_back(&mut self, size: usize) {
         self.small_answers = match size {
             0..=FRAME_KEPT => self.small_answers.saturating_add(1),
@@ -98,7 +98,7 @@ impl Fetcher {
     }
 
     /// Return the ready partitions, sorted, with their fetch positions. A partition with unflushed records waits for
-    /// its flush first. Return `None` if the leader's session has another topic of the same name.
+    /// its flush first. Return `None` if a name in the leader's session belongs to another topic.
     fn next_named(
         &mut self,
         replicas: &Replicas,

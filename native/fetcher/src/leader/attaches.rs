@@ -1,5 +1,5 @@
-//! Attaches of staged segments beside the fetches: they take as long as the disk needs, while other partitions of this
-//! leader continue.
+//! Attaches of staged segments, in parallel to the fetches. An attach takes as long as the disk needs; other partitions
+//! of this leader continue meanwhile.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,7 +11,7 @@ use pybroker_replica::PartitionError;
 /// A completed attach.
 pub(super) struct CompletedAttach {
     pub(super) tip: TopicIdPartition,
-    /// Epoch of the followed leadership when it began.
+    /// Leader epoch that the partition followed when the attach began.
     pub(super) leader_epoch: i32,
     /// The log end after the attach.
     pub(super) outcome: Result<i64, PartitionError>,
@@ -25,7 +25,7 @@ pub(super) struct Attaches {
 }
 
 impl Attaches {
-    /// Begin an attach; `waker` is woken at its end.
+    /// Begin an attach. Its end wakes `waker`.
     ///
     /// # Errors
     /// If the operating system cannot start a thread.
@@ -52,7 +52,7 @@ impl Attaches {
         Ok(())
     }
 
-    /// Return whether any attach is under way.
+    /// Return whether any attach is running.
     pub(super) const fn are_under_way(&self) -> bool {
         self.under_way > 0
     }

@@ -1,4 +1,4 @@
-//! Start and end of the leader's logs, for partitions whose next offset it does not have.
+//! Start and end offsets of the leader's logs, for partitions whose next offset the leader does not have.
 
 use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ApiKey;

@@ -30,7 +30,7 @@ pub(super) struct OpenConnection {
     pub(super) connection: Connection,
     pub(super) closer: Arc<Closer>,
     pub(super) since: Instant,
-    /// Requests use topic ids; names if this broker or the leader knows no ids.
+    /// Whether requests use topic ids. They use names if this broker or the leader does not know ids.
     pub(super) by_id: bool,
 }
 
@@ -55,7 +55,7 @@ impl Link {
     }
 
     /// Return the time until which the thread must not connect: the end of the backoff. Without an address, return a
-    /// time after which the thread checks again; mail with an address wakes it earlier.
+    /// time after which the thread checks again; a message with an address wakes it earlier.
     pub(super) fn rests_until(&self, now: Instant) -> Option<Instant> {
         if self.address.is_none() {
             return Some(now + REST_MAX);
@@ -63,7 +63,7 @@ impl Link {
         self.rests_until.filter(|&until| until > now)
     }
 
-    /// Connect if there is no connection; return whether it did.
+    /// Connect if there is no connection. Return whether a connection was opened.
     pub(super) fn open(&mut self, shared: &FetcherContext) -> Result<bool, Stop> {
         let Some(address) = self.address.as_deref().filter(|_| self.open.is_none()) else {
             return Ok(false);
@@ -86,7 +86,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Close a connection that uses names if both brokers know topic ids by now: the next one uses ids.
+    /// Close a connection that uses names if both brokers know topic ids by now. The next connection uses ids.
     pub(super) fn close_if_raised(&mut self, shared: &FetcherContext) {
         let Some(open) = self.open.as_mut().filter(|open| !open.by_id) else {
             return;
@@ -117,7 +117,7 @@ impl Link {
         self.counters.connected.store(false, Relaxed);
     }
 
-    /// Close the connection and back off: the leader is unreachable or responds wrongly.
+    /// Close the connection and back off, because the leader is unreachable or sent an invalid response.
     pub(super) fn lost(&mut self, shared: &FetcherContext, problem: &Error, now: Instant) {
         self.close();
         let rest = FIRST_REST.saturating_mul(1 << self.failures.min(8));

@@ -38,13 +38,13 @@ use pybroker_server::metadata_view::{
 use pybroker_storage::{FlushMode, Layout};
 use tempfile::TempDir;
 
-/// Limit of every wait: nothing takes this long unless it hangs.
+/// Time limit of every wait, which is only reached if something hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const CLUSTER_ID: &str = "test-cluster";
-/// Id of topic 0: Kafka reserves the smallest ids.
+/// The id of topic 0. Smaller numbers are avoided, because Kafka reserves the smallest ids.
 const FIRST_ID: u128 = 1 << 64;
 
-/// A control plane that gets no request in these tests.
+/// A control plane that receives no requests in these tests.
 struct NoControlPlane;
 
 impl ControlPlane for NoControlPlane {
@@ -70,11 +70,11 @@ pub struct TestBroker {
 }
 
 struct RunningBroker {
-    // Fields are dropped in this order.
+    // The order of the fields matters, because Rust drops them in this order.
     fetchers: Fetchers,
     server: Server,
     metadata: Arc<MetadataHolder>,
-    /// Last state sent to the broker for each partition.
+    /// The last state sent to the broker for each partition.
     shown: Mutex<BTreeMap<TopicIdPartition, PartitionMetadata>>,
     address: SocketAddr,
     replicas: Arc<Replicas>,
@@ -183,7 +183,8 @@ impl TestBroker {
         )
     }
 
-    /// Stop the broker. Without `clean`, stop it like a killed process: it flushes and records nothing.
+    /// Stop the broker. Without `clean`, stop it like a killed process, which flushes nothing and writes no
+    /// checkpoints.
     pub fn stop(&mut self, clean: bool) {
         let running = self.running.take().expect("it runs");
         running.fetchers.stop();
@@ -215,7 +216,7 @@ impl TestBroker {
         &self.running().fetchers
     }
 
-    /// Return the address of its inter-broker listener.
+    /// Return the address of the broker's inter-broker listener.
     pub fn place(&self) -> Broker {
         Broker {
             id: self.id,

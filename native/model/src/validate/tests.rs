@@ -276,7 +276,7 @@ fn timestamps_have_a_window() {
         before_max_ms: i64::MAX,
         ..rules()
     };
-    // The zero time of Go and .NET, -2, and an impossible one.
+    // The zero time of Go and .NET, -2, and an impossible time.
     for (timestamp, accepted) in [(-62_135_596_800_000, true), (-2, true), (i64::MIN, false)] {
         let mut builder = BatchBuilder::new(Codec::None);
         builder.push(timestamp, None, None);
@@ -352,7 +352,8 @@ fn recompression_keeps_every_record() {
 
 #[test]
 fn mutated_batches_are_refused_or_valid_never_fatal() {
-    // Deterministic: every run has the same mutations. The checksum is repaired, so that the code behind it is tested.
+    // Every run has the same mutations. The checksum is repaired, so that the mutations reach the code behind the
+    // checksum check.
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {
         state ^= state << 13;

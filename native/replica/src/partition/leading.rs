@@ -53,7 +53,7 @@ impl Partition {
             .is_some_and(|log| !log.is_in_transaction(producer_id, epoch))
     }
 
-    /// Return the producers that the log knows; only the leader does.
+    /// Return the producers that the log knows. Fails if this broker does not lead.
     ///
     /// # Errors
     /// `NotLeader`, `Deleted`, `Storage`.

@@ -7,7 +7,7 @@ use crate::net::reply::ReplyFrame;
 use crate::quotas::throttle_time;
 use crate::shared::ThreadState;
 
-/// Write the cached reply. Return false if the control plane must answer.
+/// Write the cached response as a reply. Return false if the control plane must answer instead.
 pub(crate) fn write(
     call: &Call<'_>,
     thread: &mut ThreadState,
@@ -18,8 +18,8 @@ pub(crate) fn write(
     let Some(response) = cached.find(call.api_key, call.version, body) else {
         return false;
     };
-    // The control plane refuses a client that lost its permission. Check permission first, because `repeat` counts as a
-    // heartbeat of the member.
+    // Check the permission first, because `repeat` counts as a heartbeat of the member. If the client has lost its
+    // permission, the control plane refuses the request.
     if !call.access().may_read_for(response.group()) || !response.repeat(call.began) {
         return false;
     }

@@ -15,7 +15,7 @@ use crate::metrics::Moments;
 use crate::net::reply::ReplyHeader;
 use crate::shared::ServerState;
 
-/// A request without its body: the data that any thread needs to answer it.
+/// A request without its body: the data that a thread needs to answer it.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) shared: &'a Arc<ServerState>,

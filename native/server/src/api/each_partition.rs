@@ -1,5 +1,5 @@
-//! Shared handling of requests that ask the same question of every partition they name (ListOffsets,
-//! OffsetForLeaderEpoch).
+//! Shared code for ListOffsets and OffsetForLeaderEpoch, which ask the same question about each partition that they
+//! name.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(super) fn refusals<Q>(call: &Call<'_>, topics: &[OfTopic<'_, Q>]) -> Vec<Opt
 
 /// Answer each partition of the request, in its order.
 ///
-/// `ask` gets the topic, the question, and the partition or the error why there is none. `index` reads the partition
+/// `ask` gets the topic, the question, and the partition or the error if there is none. `index` reads the partition
 /// index from a question.
 pub(super) fn answer_each<'q, Q, A>(
     shared: &ServerState,

@@ -5,11 +5,12 @@
 //! it does not poll. Records stay in their files: the reply consists of header bytes and file slices. A pool of threads
 //! first reads slices that are not in the page cache.
 //!
-//! Errors of the whole response: 70, 71, 106 (sessions). Unknown topics are reported per partition, by id
-//! UNKNOWN_TOPIC_ID, by name UNKNOWN_TOPIC_OR_PARTITION, and do not end the wait for the others (as in Kafka). A client
-//! that fetches by name, and read another incarnation of the topic before, gets OFFSET_OUT_OF_RANGE once. Versions that
-//! cannot carry an epoch (to v8) always get it. Later versions without session get it only if their position is below
-//! the log start and the client has not compared the position with the leader's epochs (OffsetForLeaderEpoch) since.
+//! Errors of the whole response concern the session: FETCH_SESSION_ID_NOT_FOUND (70), INVALID_FETCH_SESSION_EPOCH (71),
+//! FETCH_SESSION_TOPIC_ID_ERROR (106). Unknown topics are reported per partition, by id UNKNOWN_TOPIC_ID, by name
+//! UNKNOWN_TOPIC_OR_PARTITION, and do not end the wait for the others (as in Kafka). A client that fetches by name, and
+//! read another incarnation of the topic before, gets OFFSET_OUT_OF_RANGE once. Versions that cannot carry an epoch (to
+//! v8) always get it. Later versions without session get it only if their position is below the log start and the
+//! client has not compared the position with the leader's epochs (OffsetForLeaderEpoch) since.
 //!
 //! A client over its quota gets a response without partitions at once, as in Kafka (KIP-219).
 //!
@@ -49,7 +50,7 @@ pub(crate) enum FetchAnswer {
     Quorum(Box<PendingControl>),
 }
 
-/// Start a Fetch at the head of the slots. Its reply goes to `outgoing` because it has file slices.
+/// Start a Fetch at the head of the slots. Its reply goes to `outgoing`, because it contains file slices.
 pub(crate) fn run(
     call: &Call<'_>,
     thread: &mut ThreadState,
@@ -101,7 +102,7 @@ pub(crate) fn run(
     }
 }
 
-/// Return whether a broker's request names the metadata topic. Incremental fetches of followers are not looked at.
+/// Return whether a broker's request names the metadata topic. Incremental fetches of followers are not checked.
 fn names_metadata_topic(call: &Call<'_>, request: &FetchRequest) -> bool {
     let metadata = &call.shared.metadata;
     request.session_epoch <= 0

@@ -3,13 +3,14 @@
 //!
 //! Negative timestamps, as in Kafka 4 without tiered storage: −1 the end that the isolation level sees, −2 the log
 //! start, −3 the record with the largest timestamp (v7+, KIP-734), −4 the start of the local log, here the log start
-//! (v8+, KIP-405), −5 the last tiered offset (v9+, KIP-1005) and −6 the earliest that is not uploaded (v11+): both have
-//! no offset, −1. Other values, or these below their version: UNSUPPORTED_VERSION. v0 answers with a list, highest
-//! offset first.
+//! (v8+, KIP-405), −5 the last tiered offset (v9+, KIP-1005) and −6 the earliest offset that is not uploaded (v11+). −5
+//! and −6 return −1, no offset. Other values, or these below their version: UNSUPPORTED_VERSION. v0 answers with a
+//! list, highest offset first.
 //!
 //! A new leader whose high watermark has not reached the start of its epoch does not know the end that clients were
 //! told before (KIP-207). Until then answers that depend on that end are OFFSET_NOT_AVAILABLE (v5+), below v5
-//! LEADER_NOT_AVAILABLE: the end, and times for which no record below the high watermark answers. Clients retry both.
+//! LEADER_NOT_AVAILABLE: this concerns the end, and timestamps for which no record below the high watermark matches.
+//! Clients retry both errors.
 //!
 //! Answers that depend on the log end wait for a flush in progress, so that a client whose acks=1 write was
 //! acknowledged finds its record.
@@ -38,7 +39,7 @@ use crate::shared::ServerState;
 /// The meaning of a requested timestamp.
 enum TimestampMeaning {
     Offset(OffsetSpec),
-    /// An offset that only tiered storage has.
+    /// An offset that exists only with tiered storage.
     Nothing,
 }
 
@@ -92,8 +93,8 @@ pub(crate) fn run(
 
 /// Return the isolation that limits the visible offsets.
 ///
-/// Clients always see what consumers see, whatever replica id they send (kafka-python 3.0.0 to 3.0.11 sends 0). Offsets
-/// beyond the high watermark may be lost with a new leader.
+/// Clients get the offsets that consumers see, regardless of the replica id in the request (kafka-python 3.0.0 to
+/// 3.0.11 sends 0). Offsets beyond the high watermark may be lost with a new leader.
 fn isolation(call: &Call<'_>, request: &ListOffsetsRequest<'_>) -> Isolation {
     match (request.replica_id, request.isolation_level) {
         (0.., _) if call.is_brokers() => Isolation::LogEnd,
@@ -106,7 +107,7 @@ fn reads_files(timestamp: i64) -> bool {
     timestamp >= 0 || timestamp == -3
 }
 
-/// Return whether the answer depends on the committed end of the partition.
+/// Return whether the answer to this timestamp depends on the committed end of the partition.
 fn asks_for_the_end(timestamp: i64) -> bool {
     timestamp == -1 || reads_files(timestamp)
 }
@@ -192,8 +193,8 @@ fn answer(
     PoolResponse::new(body, errors)
 }
 
-/// Return whether this error takes precedence over the error for a duplicate partition, which would reveal the topic to
-/// a client without access.
+/// Return whether this error takes precedence over the error for a duplicate partition. Otherwise the latter would
+/// reveal the topic to a client without access.
 fn refuses_first(error: ErrorCode) -> bool {
     error == ErrorCode::TOPIC_AUTHORIZATION_FAILED
         || error == ErrorCode::CLUSTER_AUTHORIZATION_FAILED

@@ -82,7 +82,7 @@ fn without_padding_of_librdkafka(body: &[u8], version: i16) -> &[u8] {
     }
 }
 
-/// Return the response entries: `Some(None)` = all topics; `None` = a topic may have to be created.
+/// Return the response entries. `Some(None)` means all topics; `None` means that a topic may have to be created.
 fn entries<'a>(
     view: &'a MetadataView,
     request: &MetadataRequest<'a>,
@@ -121,7 +121,7 @@ fn entries<'a>(
                     }
                 }
                 Some(known) => Entry::Known(known),
-                // A name beside ids is ignored, also if its own id is zero.
+                // A name in a request that has topic ids is ignored, even if its own id is zero.
                 None if topic.topic_id == Uuid::ZERO => continue,
                 None => Entry::Unknown {
                     error: ErrorCode::UNKNOWN_TOPIC_ID,

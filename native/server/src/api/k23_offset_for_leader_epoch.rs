@@ -1,8 +1,8 @@
 //! OffsetForLeaderEpoch, versions 0–4, by name in all of them; among brokers version 4, by topic id.
 //!
 //! Returns where an epoch ends in the leader's log. Clients and followers use it to find where their log diverges from
-//! the leader's (KIP-320). For an epoch below the first one the response has the first epoch and the log start, so that
-//! a client with an epoch of a deleted incarnation resets exactly to the new start.
+//! the leader's (KIP-320). For an epoch below the log's first epoch, the leader returns the first epoch and the log
+//! start offset. So a client that read a deleted topic of the same name resets to the start of the new topic's log.
 
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::offset_for_leader_epoch::{

@@ -15,7 +15,7 @@ use crate::clients::close_reason::CloseReason;
 use crate::metadata_view::{MetadataView, TopicMetadata};
 use crate::net::reply::ReplyFrame;
 
-/// Maximum topics per page, whatever limit the request has: about half a megabyte.
+/// Maximum number of topics in a page, even if the request's limit is higher: about half a megabyte.
 const PAGE_MAX: usize = 10_000;
 
 /// Answer the request.

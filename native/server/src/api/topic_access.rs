@@ -50,8 +50,8 @@ impl<'a> Access<'a> {
     ) -> Option<ErrorCode> {
         let rules = self.rules.as_ref()?;
         if self.connection.peer.registry == Registry::InterBroker {
-            // A broker acts for the cluster, whatever the topic. Listeners without login and certificates are reachable
-            // only from this machine.
+            // A broker must be permitted to act for the cluster, regardless of the topic. Connections without login and
+            // certificate are exempt: such listeners are reachable only from this machine.
             let known = self.connection.sasl || self.connection.certified;
             return (known && !self.permits_on_cluster(Operation::CLUSTER_ACTION))
                 .then_some(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);

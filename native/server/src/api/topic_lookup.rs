@@ -13,8 +13,8 @@ use crate::metadata_view::MetadataView;
 
 /// A topic of a request, looked up once.
 ///
-/// The topic exists if the cluster's metadata has it. A hosted topic that the metadata does not have is being created
-/// or, after a DeleteTopics was answered, waits for its StopReplica; it must not be read or written.
+/// The topic exists if the cluster's metadata has it. If the metadata lacks a hosted topic, the topic is being created,
+/// or it was deleted and waits for its StopReplica. In both cases clients must not read or write it.
 pub(crate) struct ResolvedTopic<'s> {
     /// The topic's partitions hosted on this broker.
     pub(crate) hosted: Option<&'s Arc<HostedTopic<Partition>>>,

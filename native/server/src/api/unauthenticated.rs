@@ -45,7 +45,7 @@ const fn words(without_tls: bool, security: SecurityProtocol) -> (&'static str, 
 pub(crate) enum UnauthenticatedReply {
     /// The response has no field for an error; nothing was written.
     Nothing,
-    /// The response has the addresses of brokers: the request names no topic to refuse.
+    /// The response has the addresses of brokers, because the request names no topic to refuse.
     Brokers,
     /// The response asks the client to authenticate, or to use TLS.
     Refusal,

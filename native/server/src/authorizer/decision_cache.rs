@@ -1,7 +1,7 @@
 //! Cache of one connection's authorization decisions about topics, so that Produce and Fetch evaluate the rules once.
 //!
-//! The key is the topic's name and the version of the rules, so a decision about a deleted topic grants nothing that
-//! the rules do not grant for its successor.
+//! The key is the topic's name and the version of the rules, so a decision about a deleted topic grants no more than
+//! the rules grant for a new topic of the same name.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use hashbrown::HashMap;
 
 use crate::authorizer::Operation;
 
-/// Maximum names cached; more than most clients use. Above it the cache is cleared.
+/// Maximum number of cached names, more than most clients use. When it is reached, the cache is cleared.
 const NAMES_MAX: usize = 1_000;
 
-/// Decisions by topic name. Rules have versions from 1 on, so version 0 has no decisions.
+/// Decisions by topic name. The rules' versions start at 1, so the cache of version 0 is empty.
 #[derive(Debug, Default)]
 pub(crate) struct DecisionCache {
     version: u64,
     by_name: HashMap<Arc<str>, CachedDecision>,
 }
 
-/// Bits of operations: the evaluated ones, and of these the permitted ones.
+/// Operations as bits: the evaluated ones, and the permitted ones among them.
 #[derive(Debug, Default, Clone, Copy)]
 struct CachedDecision {
     known: u16,

@@ -1,7 +1,7 @@
 use super::*;
 
 fn acl(text: &str) -> Acl {
-    // "allow|deny principal host operation literal|prefixed name"
+    // Format of an entry: "allow|deny principal host operation literal|prefixed name".
     let parts: Vec<&str> = text.split(' ').collect();
     let [effect, principal, host, operation, pattern, name] = parts[..] else {
         unreachable!("six parts: {text}")

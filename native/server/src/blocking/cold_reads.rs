@@ -1,4 +1,4 @@
-//! Reads from disk, off the data threads.
+//! Reads from disk on a pool of threads, so that data threads do not block.
 //!
 //! sendfile and pread block when the bytes are not in the page cache. A data thread therefore first probes the page
 //! cache (`preadv2` with RWF_NOWAIT). If the bytes are not resident, a thread of this small pool reads the range into
@@ -42,10 +42,11 @@ pub(crate) struct ColdReads {
     places: Arc<Semaphore>,
 }
 
-/// Ready when the pool has answered; an error if it never will.
+/// A future for the pool's answer. It is an error if no answer will come.
 pub(crate) type PoolAnswer<T> = Pin<Box<dyn Future<Output = Result<T, RecvError>> + Send>>;
 
-/// A queued read. Done when the range is in the page cache, or when reading failed, which the send will report.
+/// A queued read. It is done when the range is in the page cache, or when reading failed. In the latter case the send
+/// reports the error.
 #[derive(Debug)]
 pub(crate) struct ColdRead(Arc<AtomicBool>);
 
@@ -158,8 +159,9 @@ impl ColdReads {
         queued.ok().map(|()| ColdRead(done))
     }
 
-    /// Run file I/O on the pool, now or when there is room; on the caller's thread only if no pool thread can be
-    /// started. Dropping the future before there is room drops the job. `None` means that there is no answer.
+    /// Run file I/O on the pool, now or when there is room. It runs on the caller's thread only if no pool thread can
+    /// be started. If the future is dropped before there is room, the job is dropped too. `None` means that there is no
+    /// answer.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Option<T> + Send + 'static,
@@ -281,9 +283,9 @@ mod tests {
         let work = |number: usize| {
             let (held, begins) = (Arc::clone(&held), begins.clone());
             move || {
-                // Later jobs have no receiver.
+                // Ignore the error: later jobs have no receiver.
                 let _ = begins.send(());
-                // The caller holds the gate; running the job here would deadlock.
+                // The job must not run on the caller's thread, which holds the gate: that would deadlock.
                 assert_ne!(std::thread::current().id(), caller);
                 assert!(held.lock().recv().is_err(), "the gate was opened");
                 Some(number)
@@ -291,7 +293,7 @@ mod tests {
         };
         let count = QUEUE_MAX + POOL_WORK_WAITING_MAX + THREADS + 1;
         let mut answers: Vec<_> = (0..THREADS).map(|number| pool.run(work(number))).collect();
-        // Running jobs hold no permit, so start all of them first; then no permit becomes free.
+        // Start all jobs first, because running jobs hold no permit. After that, no permit becomes free.
         for _ in 0..THREADS {
             begun.recv().expect("each thread begins with one");
         }

@@ -1,4 +1,4 @@
-//! Appends that would block, off the data threads.
+//! Appends that would block, on threads other than the data threads.
 //!
 //! A data thread serves many connections, so it must not wait for a log that another thread writes to, or for a disk
 //! that has stopped responding. Before a Produce appends, the thread checks for each partition whether another writer
@@ -18,7 +18,7 @@ use pybroker_replica::Partition;
 
 use crate::blocking::workers::{Job, Workers};
 
-/// Maximum wait of a data thread for a log: an append of another connection takes less.
+/// Longest time that a data thread waits for a log. An append of another connection takes less time.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// A flush that takes longer indicates a slow disk. Group commits of healthy disks take a tenth of this time, and
 /// moving a request to another thread costs little compared to such a flush.
@@ -67,7 +67,7 @@ impl Default for SlowAppends {
 }
 
 impl SlowAppends {
-    /// Run a job that decompresses much.
+    /// Run a job that decompresses a lot of data.
     pub(crate) fn unpack(&self, job: Job) {
         submit(&self.unpackers, job);
     }
@@ -94,7 +94,7 @@ impl SlowAppends {
     }
 }
 
-/// At most one job per connection is queued.
+/// Queue the job. The queue needs no limit, because each connection has at most one job in it.
 fn submit(workers: &Workers, job: Job) {
     if let Err(job) = workers.submit(job, usize::MAX) {
         // No thread can be started: run the job here, which delays this data thread's connections.

@@ -96,7 +96,7 @@ impl Workers {
             jobs.stopped = true;
             core::mem::take(&mut jobs.waiting)
         };
-        // Outside the lock, because dropping a job may run any code.
+        // Drop the jobs outside the lock, because dropping a job may run any code.
         drop(waiting);
         self.queue.arrived.notify_all();
     }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(heard.iter().take(3).collect::<Vec<_>>(), [0, 1, 2]);
         let busy = Box::new(move || {
             told.send(3).expect("the test listens");
-            // Returns an error when the test drops its end.
+            // Ignore the error that this returns when the test drops its end.
             let _ = gate.recv();
         });
         assert!(workers.submit(busy, 3).is_ok());

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::control_plane::{Peer, Software};
 
-/// (listener, name, version).
+/// Listener, name of the client library, version.
 type Key = (Arc<str>, Box<str>, Box<str>);
 
 /// Open connections by software, without clients that reported none. Changed when a client reports its software and

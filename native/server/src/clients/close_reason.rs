@@ -17,7 +17,7 @@ pub(crate) enum CloseReason {
     Idle,
     /// The server stops and every request is answered.
     Draining,
-    /// The control plane requested it.
+    /// The control plane requested the close.
     ControlPlane,
     /// The control plane dropped a request unanswered, which is a bug of the broker.
     ReplyLost { api_key: i16 },
@@ -27,7 +27,7 @@ pub(crate) enum CloseReason {
     FrameStalled,
     /// The peer does not read its replies.
     WriteStalled,
-    /// Invalid length prefix.
+    /// The length prefix is invalid.
     RefusedLength {
         length: i32,
         guess: Guess,
@@ -44,7 +44,7 @@ pub(crate) enum CloseReason {
     },
     /// No rule of `ssl.principal.mapping.rules` matches the subject of the certificate.
     Nameless { subject: String },
-    /// No TLS handshake within `connection.authentication.timeout.ms`.
+    /// The client did not complete the TLS handshake within `connection.authentication.timeout.ms`.
     HandshakeTimedOut,
     /// A request that cannot be decoded.
     BadRequest {
@@ -54,15 +54,15 @@ pub(crate) enum CloseReason {
     },
     /// The listener does not serve this key or version.
     NotServed { api_key: i16, api_version: i16 },
-    /// A request before authentication.
+    /// A request arrived before authentication.
     Unauthenticated { api_key: i16 },
     /// Authentication failed, and the client has received the error.
     AuthenticationFailed,
-    /// No authentication within `connection.authentication.timeout.ms`.
+    /// The client did not authenticate within `connection.authentication.timeout.ms`.
     AuthenticationTimedOut,
     /// The client did not re-authenticate before its session expired (KIP-368).
     SessionExpired,
-    /// A log file was shorter than announced, or the socket failed for a reason other than the peer.
+    /// A log file was shorter than the reply announced, or the socket failed and the peer is not the cause.
     SendFailed(io::Error),
 }
 

@@ -12,7 +12,7 @@ use crate::config::Registry;
 use crate::control_plane::Peer;
 use crate::limits::Limits;
 
-/// Number of connections; used when one opens or closes.
+/// Number of open connections. It is used only when a connection opens or closes.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCounts {
     next_id: AtomicU64,
@@ -31,9 +31,9 @@ pub(crate) struct ConnectionCounts {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OfListener {
     pub(crate) open: u64,
-    /// Since the broker started.
+    /// Number of opened connections since the broker started.
     pub(crate) opened: u64,
-    /// Since the broker started.
+    /// Number of refused connections since the broker started.
     pub(crate) refused: u64,
 }
 

@@ -36,8 +36,9 @@ pub(crate) struct ConnectionInfo {
     pub(crate) raw_tokens: bool,
     /// Deadline for re-authentication (KIP-368).
     pub(crate) session_ends: Option<Instant>,
-    /// For each partition, the incarnation that the client read last with requests that use names and no session: the
-    /// only way to detect that a topic name was re-created. Bounded; used by the connection's own task only.
+    /// For each partition, the incarnation that the client read last with requests that use names and no session: this
+    /// is the only way to detect that a topic of the same name was re-created. Bounded. Only the connection's own task
+    /// uses it.
     incarnations: RefCell<HashMap<Arc<str>, HashMap<i32, TopicId>>>,
     /// Client id of the last request, for the log.
     pub(crate) client_id: RefCell<Option<Box<str>>>,
@@ -148,8 +149,8 @@ impl ConnectionInfo {
         }
     }
 
-    /// Record that the client compares its position with the leader's epochs (KIP-320), so that the broker need not
-    /// detect a new incarnation for it.
+    /// Record that the client compares its position with the leader's epochs (KIP-320). The broker then need not detect
+    /// a new incarnation of the topic for it.
     pub(crate) fn compares_epochs(&self, name: &str) {
         self.incarnations.borrow_mut().remove(name);
     }

@@ -81,8 +81,8 @@ struct Work {
     requests: usize,
     bytes: usize,
     sent: usize,
-    /// The request at the head was polled and is pending. Its event wakes the task; polling it again in this turn would
-    /// repeat the work.
+    /// Whether the request at the head was polled in this turn and is pending. Its event wakes the task; polling it
+    /// again in this turn would repeat the work.
     head_waits: bool,
 }
 
@@ -198,7 +198,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Read once. `Ready(0)` = the peer has closed its side.
+    /// Read once. `Ready(0)` means that the peer has closed its side.
     fn poll_read(
         &mut self,
         thread: &mut ThreadState,
@@ -214,7 +214,7 @@ impl Connection {
             .incoming
             .poll_read_tls(context, &mut self.socket, tls, &mut thread.pool);
         match read {
-            // Send an answer only to clients. The operator sets the brokers' settings, and reads the log.
+            // Send an error response only to clients. The operator who configures the brokers reads the log.
             Poll::Ready(Err(TlsProblem::Plaintext { read }))
                 if self.info.peer.registry == Registry::Client =>
             {
@@ -447,7 +447,7 @@ impl Connection {
     fn close(&mut self, thread: &mut ThreadState, reason: CloseReason) {
         let mut reason = self.ending.take().unwrap_or(reason);
         if self.info.without_tls {
-            // A client that needs TLS gets this reason, whatever it requested.
+            // A client that needs TLS gets this reason, regardless of its request.
             reason = CloseReason::NotTls {
                 guess: Guess::Garbage,
             };
@@ -502,7 +502,7 @@ impl Future for Connection {
                 true
             }
         });
-        // Without the thread's state the thread is shutting down, so close the connection.
+        // Without the thread's state, this thread is shutting down, so close the connection.
         if ended.unwrap_or(true) {
             Poll::Ready(())
         } else {

@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Wake,
     /// Settings have changed, with the thread's share of fetch sessions.
     Settings(Arc<DynamicSettings>, usize),
-    /// End when the last connection has closed, at the latest at this time.
+    /// End when the last connection has closed, but at this time at the latest.
     StopBy(Instant),
 }
 
@@ -84,7 +84,7 @@ impl DataThread {
             install_thread_state(state);
             runtime.spawn(wakeups.serve());
             runtime.block_on(serve(shared, inbox));
-            // Drops remaining connections with the runtime.
+            // Dropping the runtime drops the remaining connections.
             drop(runtime);
         };
         let thread = std::thread::Builder::new()

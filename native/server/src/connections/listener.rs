@@ -46,7 +46,7 @@ pub(crate) fn bind(config: &ListenerConfig, limits: &Limits) -> io::Result<Bound
         socket.set_recv_buffer_size(bytes)?;
     }
     socket.bind(&config.address.into())?;
-    // Set before accepting: a connection that has begun to pace keeps pacing, whatever the algorithm.
+    // Set the algorithm before accepting: a connection that has begun to pace continues to do so under any algorithm.
     do_not_pace(&socket, config.address);
     socket.listen(limits.listen_backlog)?;
     let socket: std::net::TcpListener = socket.into();
@@ -235,7 +235,7 @@ fn do_not_pace<S>(_: S, _: SocketAddr) {}
 /// Detach the socket from the acceptor's runtime, for another runtime.
 fn prepare(socket: tokio::net::TcpStream, peer: SocketAddr) -> io::Result<std::net::TcpStream> {
     socket.set_nodelay(true)?;
-    // Repeat this for sockets that inherit nothing: pacing has begun, but this still reduces CPU.
+    // Repeat this for sockets that do not inherit the option: pacing has begun already, but this still reduces CPU.
     do_not_pace(&socket, peer);
     socket.into_std()
 }
@@ -256,7 +256,7 @@ mod tests {
         };
         let bound = bind(&config, limits).expect("a free port");
         let client = std::net::TcpStream::connect(bound.address).expect("listening");
-        // Wait until the nonblocking listener has the completed connection.
+        // Wait until the nonblocking listener has completed the connection.
         loop {
             match bound.socket.accept() {
                 Ok((socket, _)) => break (client, Socket::from(socket)),
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// As the listener returns it: setting the algorithm afterwards does not end pacing that has begun.
+    /// The accepted socket must have the algorithm already: setting it afterwards does not end pacing that has begun.
     #[cfg(target_os = "linux")]
     #[test]
     fn what_is_accepted_on_loopback_does_not_pace() {

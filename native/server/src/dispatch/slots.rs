@@ -21,21 +21,21 @@ pub(crate) enum Slot {
     Ready(Box<ReadyReply>),
     /// A Produce that is appended, or being appended by another thread, and waits for its commit.
     Produce(Box<PendingProduce>),
-    /// At the head: waits for records, or for the disk.
+    /// A Fetch at the head that waits for records or for the disk.
     Fetch(Box<PendingFetch>),
-    /// At the head: waits for the disk or for replicas.
+    /// An OffsetCommit at the head that waits for the disk or for replicas.
     OffsetCommit(Box<PendingOffsetCommit>),
-    /// At the head: a pool processes it.
+    /// A request at the head that a pool processes.
     Pool(Box<PendingPoolAnswer>),
-    /// At the head: another thread answers it.
+    /// A large request at the head that another thread answers.
     Large(Box<PendingLarge>),
-    /// At the head: the control plane processes it, or its queue is full.
+    /// A request at the head that the control plane processes, or that waits for room in its queue.
     Control(Box<PendingControl>),
-    /// A frame that waits to be at the head.
+    /// A frame that waits until it is at the head.
     Deferred {
         frame: OwnedFrame,
         received: Instant,
-        /// A Produce behind an earlier Produce that is not appended yet.
+        /// Whether the frame is a Produce behind an earlier Produce that is not appended yet.
         produce: bool,
     },
 }
@@ -53,7 +53,7 @@ pub(crate) struct Slots {
     ring: VecDeque<Slot>,
     /// Bytes of frames and replies in the ring.
     bytes: usize,
-    /// Number of Produces that are not appended yet; no later one may overtake them.
+    /// Number of Produce requests that are not appended yet. No later one may overtake them.
     unappended: usize,
 }
 

@@ -147,7 +147,7 @@ fn all_sessions_together_follow_so_many_partitions() {
     assert!(sessions.create(&targets(3), false, now).0.is_none());
     let (other, session) = sessions.create(&targets(2), false, now).0.expect("room");
     sessions.put_back((other, session));
-    // One more than there is room for, by a session that grows.
+    // A session grows to one partition more than there is room for.
     let mut taken = sessions.take(id, 1, false, now).expect("there");
     taken.1.update(target("b", 0));
     sessions.put_back(taken);
@@ -158,7 +158,7 @@ fn all_sessions_together_follow_so_many_partitions() {
             .0
             .expect("its room is free"),
     );
-    // One that is dropped, as with its connection, leaves nothing behind.
+    // A session that is dropped with its connection releases its share.
     assert!(sessions.create(&targets(3), false, now).0.is_some());
     sessions.remove(other);
     assert!(sessions.create(&targets(5), false, now).0.is_some());
@@ -166,7 +166,7 @@ fn all_sessions_together_follow_so_many_partitions() {
 
 #[test]
 fn forgetting_takes_one_look_at_the_order_and_places_are_used_again() {
-    // 100,000 looks at 100,000 places are minutes, and the whole data thread waits for them.
+    // 100,000 searches through 100,000 entries would take minutes, during which the whole data thread waits.
     const MANY: i32 = 100_000;
     let now = Instant::now();
     let targets: Vec<_> = (0..MANY).map(|index| target("a", index)).collect();

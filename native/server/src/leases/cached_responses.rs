@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-/// Larger requests are not cached: a heartbeat without changes has some hundred bytes.
+/// Maximum size of a request whose response is cached. A heartbeat without changes has some hundred bytes.
 pub const REQUEST_BYTES_MAX: usize = 4 * 1024;
 
 /// Maximum cached responses per connection; a client usually has one connection per member.
@@ -54,7 +54,7 @@ impl CachedResponses {
     }
 }
 
-/// Validity of something that the control plane issued, and the time of its last use.
+/// Validity of a cached response or delegation, and the time of its last use.
 #[derive(Debug)]
 pub(crate) struct Lease {
     current: Arc<AtomicU64>,
@@ -107,7 +107,7 @@ impl Lease {
 /// Key of a cached response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseKey {
-    /// Which request.
+    /// The request's API key.
     pub api_key: i16,
     /// The request's version.
     pub api_version: i16,

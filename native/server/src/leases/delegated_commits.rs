@@ -7,9 +7,10 @@
 //! metadata are within the given bounds. Each request is authorized again. The control plane answers all other
 //! requests.
 //!
-//! Revocation works as the invalidation of cached responses (`cached_responses`). Each commit is checked and appended under the
-//! gate of its shard ([`ShardCommits`]). After revoking a delegation and passing the gate, the control plane knows that
-//! every commit under it is in the log, before its own next write, and that no more will follow.
+//! Revocation works like the invalidation of cached responses (`cached_responses`). Each commit is checked and appended
+//! under the gate of its shard ([`ShardCommits`]). The control plane revokes a delegation and then passes the gate.
+//! After that, every commit under the delegation is in the log, ahead of the control plane's own next write, and no
+//! more will follow.
 //!
 //! The shard keeps the latest delegated commit of each partition until the control plane takes them over, which it does
 //! before it reads the shard's offsets. It can also query commits that are not on disk yet.
@@ -47,13 +48,13 @@ pub struct MemberCommit {
     pub partition: i32,
     /// Committed offset.
     pub offset: i64,
-    /// −1: unknown.
+    /// Leader epoch of the last consumed record; −1 if unknown.
     pub leader_epoch: i32,
     /// Metadata of the commit.
     pub metadata: Box<str>,
     /// Commit time, in milliseconds since the Unix epoch.
     pub timestamp_ms: i64,
-    /// Offset of its record in the log; until that is known, its position in its batch.
+    /// Offset of the commit's record in the log. Until it is known, the record's position in its batch.
     pub log_offset: i64,
 }
 
@@ -63,11 +64,11 @@ pub struct ShardCommits {
     tip: TopicIdPartition,
     leader_epoch: i32,
     gate: Mutex<Gate>,
-    /// Never held during an append, which wakes waiters.
+    /// Not held during an append, because an append wakes waiters.
     offsets: Mutex<ShardOffsets>,
 }
 
-/// Held while a commit is checked and appended.
+/// State whose lock is held while a commit is checked and appended.
 #[derive(Debug, Default)]
 struct Gate {
     /// Number of revocations of all delegations.
@@ -80,7 +81,7 @@ struct ShardOffsets {
     batches: u64,
     /// Commits being appended, or waiting for the disk or for replicas.
     in_flight: HashMap<u64, InFlight>,
-    /// Committed offsets that were not taken over yet.
+    /// Committed offsets that the control plane has not taken over yet.
     done: HashMap<(Arc<str>, TopicId, i32), MemberCommit>,
     /// Number of offsets committed since the last query.
     count: u64,
@@ -90,7 +91,7 @@ struct ShardOffsets {
 #[derive(Debug, Default)]
 struct InFlight {
     commits: Vec<MemberCommit>,
-    /// A topic of the batch was deleted meanwhile: its deletion record may lack the commit.
+    /// Whether a topic of the batch was deleted meanwhile. The topic's deletion record may lack the commit.
     topic_deleted: bool,
 }
 
@@ -110,7 +111,7 @@ impl ShardCommits {
         self.gate.lock().generation += 1;
     }
 
-    /// Revoke all delegations, including later ones.
+    /// Revoke all delegations. Later ones are invalid from the start.
     pub fn close(&self) {
         self.gate.lock().closed = true;
     }
@@ -208,7 +209,7 @@ impl ShardOffsets {
     }
 }
 
-/// A topic that a member may commit offsets for.
+/// A topic for which a member may commit offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitTopic {
     /// Topic id.
@@ -256,7 +257,7 @@ pub(crate) enum CommitOutcome {
 }
 
 impl CommitLease {
-    /// Delegate the commits of the member that sent this request. `before`: an earlier delegation of the member, whose
+    /// Delegate the commits of the member that sent this request. `before` is an earlier delegation of the member; its
     /// topics are included if it is still valid. Return `None` if the version cannot be delegated.
     ///
     /// # Errors
@@ -301,7 +302,7 @@ impl CommitLease {
         self.shard.pass();
     }
 
-    /// Return the time since the last commit under it.
+    /// Return the time since the last commit under the delegation.
     pub fn idle(&self, now: Instant) -> Duration {
         self.lease.idle(now)
     }
@@ -418,7 +419,8 @@ impl CommitLease {
             Some(result) => {
                 match ended(result) {
                     Ok(()) => CommitOutcome::Committed,
-                    // The record is in the log, and the next leader may commit it; committing it again is harmless.
+                    // The record is in the log, and the next leader may commit it. If the client then commits again, no
+                    // harm is done.
                     Err(_) => CommitOutcome::Declined,
                 }
             }

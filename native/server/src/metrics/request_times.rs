@@ -7,9 +7,9 @@ use super::{STAGES, ThreadMetrics, micros_of};
 /// Timestamps of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moments {
-    /// The last byte of the frame arrived.
+    /// When the last byte of the frame arrived.
     pub(crate) received: Instant,
-    /// Processing started.
+    /// When processing started.
     pub(crate) began: Instant,
     /// Time at which the request started to wait; `None` if it did not wait.
     pub(crate) waits: Option<Instant>,
@@ -34,7 +34,7 @@ pub(crate) struct AnsweredRequest {
     pub(crate) api_key: i16,
     pub(crate) version: i16,
     pub(crate) moments: Moments,
-    /// The reply was written to the output.
+    /// When the reply was written to the output.
     pub(crate) written: Instant,
 }
 
@@ -69,11 +69,11 @@ impl AnsweredRequest {
     }
 }
 
-/// Requests whose replies the kernel does not have yet.
+/// Requests whose replies the kernel has not received completely.
 #[derive(Debug, Default)]
 pub(crate) struct UnsentReplies(Vec<AnsweredRequest>);
 
-/// Maximum per connection; further replies count as sent at once.
+/// Maximum number of entries per connection. Further replies count as sent at once.
 const UNSENT_MAX: usize = 256;
 
 impl UnsentReplies {

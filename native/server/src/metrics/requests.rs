@@ -10,13 +10,13 @@ pub(crate) const VERSIONS: usize = 24;
 /// Stage of a request's time; the stages add up to its total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// From its last byte to the start of processing.
+    /// From the last byte of the request to the start of processing.
     Queue,
-    /// Until it is answered or starts to wait.
+    /// Until the request is answered or starts to wait.
     Local,
-    /// Waiting: for replicas, disks, new records or group members.
+    /// While the request waits for replicas, disks, new records or group members.
     Remote,
-    /// From its answer until earlier requests are answered.
+    /// From the request's answer until earlier requests are answered.
     ResponseQueue,
     /// Until the kernel has the last byte of the reply.
     ResponseSend,
@@ -44,7 +44,7 @@ pub(crate) struct RequestMetrics {
     pub(crate) bytes: Distribution,
     pub(crate) total: Distribution,
     stages: [Distribution; STAGES.len()],
-    /// Requests that only have time in [`Stage::Local`], as most requests that do not wait; the other stages do not
+    /// Number of requests that have time only in [`Stage::Local`], as is usual without a wait. The other stages do not
     /// count them.
     local_only: Counter,
 }

@@ -30,7 +30,7 @@ pub struct SlowRequest {
     pub address: SocketAddr,
 }
 
-/// Recent slow requests: none before the first `take`, then the last `KEPT_MAX`.
+/// Recent slow requests. None are kept before the first `take`; afterwards the last `KEPT_MAX` are.
 #[derive(Default)]
 pub(crate) struct SlowRequests {
     wanted: AtomicBool,

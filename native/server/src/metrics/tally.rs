@@ -53,7 +53,7 @@ impl Tally {
         }
     }
 
-    /// Add the counts to the metrics of a data thread and clear the tally. `max`: `metrics.topics.max`.
+    /// Add the counts to the metrics of a data thread and clear the tally. `max` is `metrics.topics.max`.
     #[inline]
     pub(crate) fn note(
         &mut self,

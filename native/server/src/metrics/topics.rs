@@ -1,5 +1,5 @@
-//! Metrics by topic. A topic gets its counters, one set per data thread, with its first write or read, as long as fewer
-//! than `metrics.topics.max` topics have some; the others count in the totals only.
+//! Metrics by topic. A topic gets its counters, one set for each data thread, with its first write or read. This
+//! happens only while fewer than `metrics.topics.max` topics have counters; other topics count only in the totals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,12 +38,12 @@ impl TopicSlot {
     }
 }
 
-/// Topics that have counters. Locked by a scrape, and when a thread meets a topic that it does not know.
+/// Topics that have counters. The lock is taken by a scrape, and when a thread finds a topic that it does not know.
 #[derive(Debug)]
 pub(crate) struct TopicSlots {
     threads: usize,
     slots: Mutex<HashMap<TopicId, Arc<TopicSlot>, BuildIdHasher>>,
-    /// Changes when threads must look up again.
+    /// Changes when threads must look up their topics again.
     generation: AtomicU64,
 }
 
@@ -110,7 +110,7 @@ impl TopicsOfThread {
         }
     }
 
-    /// Return this thread's counters of a topic, if it has some. `max`: `metrics.topics.max`.
+    /// Return this thread's counters of a topic, if it has any. `max` is `metrics.topics.max`.
     #[inline]
     pub(crate) fn of(&mut self, id: TopicId, max: usize) -> Option<&TopicCounters> {
         if self.generation != self.all.generation.load(Ordering::Acquire) {

@@ -2,7 +2,7 @@
 //! (`queued.max.request.bytes`).
 //!
 //! Memory is charged as bytes arrive, never by the length in the frame's prefix. Above the limit only one connection,
-//! the finisher, may read: without it, many incomplete frames could fill the budget and none would ever complete. The
+//! the finisher, may read: otherwise many incomplete frames could fill the budget, and none would ever complete. The
 //! memory held is at most the limit, plus one whole frame, plus one read per connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -42,8 +42,8 @@ impl MemoryBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Return whether the limit is reached. A connection that waits for its own answers then accepts no further
-    /// request. It checks again when one of them is answered, so it needs no wake-up.
+    /// Return whether the limit is reached. A connection with unanswered requests then accepts no further one. It
+    /// checks again after each answer, so it needs no wake-up.
     pub(crate) fn is_full(&self) -> bool {
         self.used() >= self.limit.load(Ordering::Relaxed)
     }

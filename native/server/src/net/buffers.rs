@@ -4,9 +4,9 @@
 //! faults of fresh megabytes cost more than the copy itself, so the pool keeps buffers that have grown to a common
 //! frame size.
 
-/// Minimum size of a buffer: one read fetches many small requests.
+/// Minimum size of a buffer, so that one read fetches many small requests.
 pub(crate) const BUFFER_BYTES_MIN: usize = 64 * 1024;
-/// Larger buffers are freed after use.
+/// Maximum size of a buffer that the pool keeps. Larger buffers are freed after use.
 const BUFFER_BYTES_KEPT_MAX: usize = 4 * 1024 * 1024;
 /// Buffers kept per thread: one for reading, one for writing, and a few from requests that had to wait.
 const BUFFERS_KEPT_MAX: usize = 8;

@@ -9,9 +9,9 @@ use crate::net::buffers::BUFFER_BYTES_MIN;
 
 /// The content of a request frame.
 pub(crate) enum Frame<'b> {
-    /// Valid until the call returns.
+    /// Borrowed from the connection's buffer until the call returns.
     Lent(&'b mut [u8]),
-    /// Valid while the request holds it.
+    /// Owned by the request.
     Own(OwnedFrame),
 }
 
@@ -66,8 +66,8 @@ impl Frame<'_> {
     }
 }
 
-/// Return whether the frame `content` should take over `buffer` when it changes threads: the bytes after it are then
-/// copied, so they must be fewer than the frame's.
+/// Return whether the frame at `content` should take over `buffer` when it changes threads. The bytes after the frame
+/// are then copied, so they must be fewer than the frame's own.
 pub(crate) fn takes_buffer(buffer: &[u8], content: &Range<usize>) -> bool {
     let frame = &buffer[content.clone()];
     frame.len() >= BUFFER_BYTES_MIN

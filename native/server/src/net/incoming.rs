@@ -22,9 +22,9 @@ use crate::net::buffers::{BUFFER_BYTES_MIN, BufferPool};
 use crate::net::frame::OwnedFrame;
 use crate::net::tls::{PLAIN_BYTES_MAX, TlsProblem, TlsSession};
 
-/// Maximum bytes of one socket read, unless one frame needs more: fits a core's cache.
+/// Maximum bytes of one socket read, unless a frame needs more: this size fits a core's cache.
 const READ_BYTES_MAX: usize = 256 * 1024;
-/// A smaller remainder is copied to a buffer of its own size.
+/// Maximum size of a remainder that is copied to a buffer of its own size.
 const SMALL_REST_BYTES_MAX: usize = 16 * 1024;
 
 /// Result of looking for the next frame.
@@ -46,7 +46,7 @@ pub(crate) enum NextFrame {
 /// Read state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    /// Received bytes. Without capacity between turns if none are left.
+    /// Received bytes that are not processed. Between turns, an empty buffer has no capacity, because the pool has it.
     buffer: Vec<u8>,
     /// Start of the first unprocessed frame.
     start: usize,
@@ -62,12 +62,12 @@ impl Incoming {
         self.partial_since
     }
 
-    /// Return whether an incomplete frame is held.
+    /// Return whether the buffer has bytes of an incomplete frame.
     pub(crate) fn holds_bytes(&self) -> bool {
         self.start < self.buffer.len()
     }
 
-    /// Read once. `Ready(0)` = the peer has closed its side.
+    /// Read once. `Ready(0)` means that the peer has closed its side.
     pub(crate) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -90,8 +90,8 @@ impl Incoming {
         pool: &mut BufferPool,
     ) -> Poll<Result<usize, TlsProblem>> {
         if !tls.is_handshaking() {
-            // Upper bound of one read. Otherwise the buffer could have to grow while TLS records are decrypted, and
-            // growing copies it.
+            // Reserve the upper bound of one read. Otherwise the buffer might have to grow while TLS records are
+            // decrypted, and growing copies it.
             self.make_room(pool, PLAIN_BYTES_MAX);
         }
         tls.poll_read(context, socket, pool, &mut self.buffer)
@@ -112,8 +112,8 @@ impl Incoming {
         };
         let spare = self.buffer.capacity() - self.buffer.len();
         if spare < missing.max(least) {
-            // Move the incomplete frame to the front, then grow the buffer: to at most twice the bytes that have really
-            // arrived, plus one read beyond the frame, so that the last read does not grow it again.
+            // Move the incomplete frame to the front, then grow the buffer. Its new size is at most twice the bytes
+            // that have arrived, plus one read beyond the frame, so that the last read does not grow it again.
             if self.start > 0 {
                 self.buffer.copy_within(self.start.., 0);
                 self.buffer.truncate(held);
@@ -155,8 +155,8 @@ impl Incoming {
         }
     }
 
-    /// Turn a frame that [`Incoming::next_frame`] has just found into an owned one with its buffer. The bytes behind it
-    /// move to another buffer, which replaces it.
+    /// Turn a frame that [`Incoming::next_frame`] has just found into an owned frame that takes over this buffer. The
+    /// bytes after the frame move to another buffer.
     pub(crate) fn detach(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -214,8 +214,8 @@ impl Incoming {
 mod tests {
     use super::*;
 
-    /// TLS appends decrypted content: the buffer always has room for it. Growing would also copy frames that are
-    /// already answered, and the buffer would become too large to be kept.
+    /// TLS appends decrypted content, so the buffer must always have room for it. If it grew instead, it would copy
+    /// frames that are already answered, and become too large for the pool.
     #[test]
     fn frames_through_tls_never_make_the_buffer_grow_while_they_are_appended() {
         const FRAME: usize = 930_000;
@@ -243,8 +243,8 @@ mod tests {
     }
 
     /// For large requests through TLS each byte is copied once: after decryption, to the request's other bytes. Only
-    /// two more copies occur: the thread's buffer grows with the first request (at most twice the received bytes), and
-    /// for pipelined requests the bytes that one read brought beyond the end of a request move to the front.
+    /// two more copies occur. The thread's buffer grows with the first request (by at most twice the received bytes).
+    /// For pipelined requests, the bytes that a read returned beyond the end of a request move to the front.
     #[test]
     fn large_requests_through_tls_are_copied_once() {
         const FRAME: usize = 930_000;
@@ -272,7 +272,7 @@ mod tests {
             incoming.restore_buffer(buffer);
             found
         };
-        // One after the other, as from a client that waits for each answer.
+        // Send the requests one after the other, like a client that waits for each answer.
         for number in 0..FRAMES {
             let mut moved = 0;
             for bytes in frame.chunks(PLAIN_BYTES_MAX) {
@@ -284,7 +284,7 @@ mod tests {
             let allowed = if number == 0 { 2 * FRAME } else { 0 };
             assert!(moved <= allowed, "request {number}: {moved} bytes");
         }
-        // Pipelined.
+        // Send the requests pipelined.
         let (mut moved, mut found) = (0, 0);
         for bytes in frame.repeat(FRAMES).chunks(PLAIN_BYTES_MAX) {
             moved += read(&mut incoming, &mut pool, bytes);

@@ -42,7 +42,7 @@ struct Chunk {
 pub(crate) struct Outgoing {
     /// Output before `tail`.
     queue: VecDeque<Chunk>,
-    /// Buffer that replies are appended to. Without capacity while nothing is pending.
+    /// Buffer to which replies are appended. It has no capacity while no output is pending.
     tail: Vec<u8>,
     /// Bytes of `tail` already sent.
     tail_sent: usize,
@@ -86,13 +86,13 @@ impl Outgoing {
         self.queued_bytes + self.tail.len() - self.tail_sent
     }
 
-    /// Return whether nothing waits for the peer.
+    /// Return whether no output waits for the peer.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.tail.len() == self.tail_sent
     }
 
-    /// Pass at most `bytes_max` of the next output to `sink`: reply bytes in place, records through a buffer.
+    /// Pass at most `bytes_max` of the next output to `sink`: reply bytes directly, file records through a buffer.
     pub(crate) fn take_plain(
         &mut self,
         pool: &mut BufferPool,
@@ -223,7 +223,7 @@ fn read_piece(slice: &FileSlice, bytes_max: usize, out: &mut Vec<u8>) -> io::Res
     }
 }
 
-/// Send `bytes`, which file bytes will follow.
+/// Send `bytes` with the hint that file bytes will follow.
 fn poll_send_more(
     context: &mut Context<'_>,
     socket: &TcpStream,

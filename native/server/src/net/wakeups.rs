@@ -1,5 +1,6 @@
-//! Wake-ups of connections by other threads, when records are on disk or new ones arrive. However many connections a
-//! flush wakes, the data thread is woken once; otherwise each of them would write to the thread's event queue.
+//! Wake-ups of connections by other threads, when records are on disk or new records arrive. A flush wakes the data
+//! thread only once, even if it wakes many connections. Without this, each connection would write to the thread's event
+//! queue.
 
 use std::cell::Cell;
 use std::sync::Arc;

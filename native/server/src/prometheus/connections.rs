@@ -7,7 +7,7 @@ use super::sources::Sources;
 use crate::os;
 use crate::prometheus::exposition::{Families, Kind};
 
-/// Write the metrics. Return how many client software names are summed up as `other`.
+/// Write the metrics. Return how many client software names the series `other` sums up.
 pub(super) fn write(sources: &Sources<'_>, families: &mut Families) -> usize {
     by_listener(sources, families);
     threads(sources, families);
@@ -118,7 +118,7 @@ fn threads(sources: &Sources<'_>, families: &mut Families) {
         .iter()
         .map(|thread| os::processor_time(thread.system_id.load(Ordering::Relaxed)))
         .collect();
-    // The system does not report processor time: no series.
+    // The system does not report processor time, so write no series.
     let Some(busy) = busy else { return };
     let idle = sources.recent.lock().idle(Instant::now(), busy);
     let name = "kafka_network_processor_idlepercent";

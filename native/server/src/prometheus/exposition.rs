@@ -9,13 +9,13 @@ use core::fmt::{Display, Formatter, Result, Write as _};
 /// Type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows until the next start.
+    /// Grows until the next start.
     Counter,
     /// May grow and shrink.
     Gauge,
-    /// `_bucket`, `_sum`, `_count`.
+    /// Has the series `_bucket`, `_sum` and `_count`.
     Histogram,
-    /// `{quantile=…}`, `_sum`, `_count`.
+    /// Has the series `{quantile=…}`, `_sum` and `_count`.
     Summary,
 }
 
@@ -94,7 +94,7 @@ pub type Labels<'a> = &'a [(&'a str, &'a str)];
 /// One line of the text.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample<'a> {
-    /// The rest of the line's name after the family's name, such as `_sum`.
+    /// The part of the line's name after the family's name, such as `_sum`.
     pub suffix: &'a str,
     /// Names and values of the labels.
     pub labels: Labels<'a>,
@@ -102,7 +102,8 @@ pub struct Sample<'a> {
     pub value: Value,
 }
 
-/// The samples of one metric. The texts of all samples are in one string: a scrape has many thousands of them.
+/// The samples of one metric. The texts of all samples are in one string, because a scrape has many thousands of
+/// samples.
 #[derive(Debug)]
 pub struct Family {
     /// The metric's name.
@@ -112,9 +113,9 @@ pub struct Family {
     /// Its description, without line ends and backslashes.
     pub help: Box<str>,
     texts: String,
-    /// The ends of the texts: for each sample its suffix, then names and values of its labels in turn.
+    /// End positions in that string. For each sample: its suffix, then alternately the names and values of its labels.
     ends: Vec<u32>,
-    /// For each sample its value and the end of its part of `ends`.
+    /// For each sample its value, and the end of its entries in `ends`.
     values: Vec<(Value, u32)>,
 }
 
@@ -134,7 +135,7 @@ impl Family {
         self.values.len()
     }
 
-    /// Call `take` with the samples in `range`, which must lie within their number.
+    /// Call `take` with each sample in `range`, which must not exceed the number of samples.
     pub fn for_each(&self, range: core::ops::Range<usize>, mut take: impl FnMut(Sample<'_>)) {
         let first = |of: usize| {
             of.checked_sub(1)
@@ -191,7 +192,7 @@ impl Families {
     ///
     /// # Panics
     ///
-    /// If it does not, or if no family was started.
+    /// If `name` does not begin with it, or if no family was started.
     pub fn series(&mut self, name: &str, labels: Labels<'_>, value: impl Into<Value>) {
         let family = self.0.last_mut().expect("a family was started");
         let suffix = name.strip_prefix(&*family.name);
@@ -208,7 +209,7 @@ impl Families {
         self.series(name, &[], value);
     }
 
-    /// Return the families and leave none.
+    /// Return the families and remove them.
     pub fn take(&mut self) -> Vec<Family> {
         core::mem::take(&mut self.0)
     }

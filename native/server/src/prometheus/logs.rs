@@ -71,7 +71,7 @@ const ROWS: [Row; 9] = [
     ),
 ];
 
-/// Write the metrics. Return how many partitions are left out.
+/// Write the metrics. Return the number of partitions that the limit leaves out.
 pub(super) fn write(sources: &Sources<'_>, families: &mut Families) -> usize {
     let map = sources.shared.replicas.snapshot();
     let mut partitions: Vec<&Arc<Partition>> = map.partitions().collect();
@@ -89,7 +89,7 @@ pub(super) fn write(sources: &Sources<'_>, families: &mut Families) -> usize {
         for (partition, index) in partitions.iter().zip(&indexes) {
             let topic: &str = partition.topic();
             let here = (topic, partition.tip().partition);
-            // Show only one of two incarnations of a name.
+            // If two incarnations of a name are hosted, show only one.
             if last == Some(here) {
                 continue;
             }

@@ -44,7 +44,7 @@ const FAMILIES: [Row; 3] = [
     ),
 ];
 
-/// Append all families; none while no quotas exist.
+/// Append all families, or none if there are no quotas.
 pub(super) fn write(quotas: &Quotas, families: &mut Families, now: Instant) {
     let all = quotas.all();
     if all.is_empty() {
@@ -54,7 +54,7 @@ pub(super) fn write(quotas: &Quotas, families: &mut Families, now: Instant) {
         families.family(name, exposition::Kind::Gauge, help);
         for &(kind, resource) in resources {
             for usage in most(&all, kind, now) {
-                // Empty for quotas of all users.
+                // The name is empty for quotas that cover all users.
                 let user = usage.key.user.as_deref().unwrap_or_default();
                 let client_id = usage.key.client_id.as_deref().unwrap_or_default();
                 let labels = [

@@ -14,12 +14,12 @@ pub(super) type Key = (&'static str, usize);
 /// Distributions of earlier scrapes.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// Counts at the start of the window, and half-way.
+    /// Counts at the start of the window, and in the middle of it.
     before: HashMap<Key, Counts>,
     half_way: HashMap<Key, Counts>,
     /// When `half_way` was taken.
     taken: Option<Instant>,
-    /// Processor time of each data thread in nanoseconds at the last scrape, and its time.
+    /// Processor time of each data thread in nanoseconds at the last scrape, and the time of that scrape.
     busy: Option<(Instant, Vec<u64>)>,
 }
 
@@ -44,8 +44,8 @@ impl Recent {
         }
     }
 
-    /// Return each thread's idle share of the time since the last call; 1 at the first call. `busy`: each thread's
-    /// processor time in nanoseconds.
+    /// Return each thread's idle share of the time since the last call; the first call returns 1. `busy` has each
+    /// thread's processor time in nanoseconds.
     pub(super) fn idle(&mut self, now: Instant, busy: Vec<u64>) -> Vec<f64> {
         let idle = match &self.busy {
             Some((then, before)) if before.len() == busy.len() => {

@@ -199,7 +199,7 @@ fn histogram(
     families.series(&format!("{name}_count"), labels, counts.count());
 }
 
-/// Write Kafka's timers and sizes: quantiles of the last minutes, count and sum since the start.
+/// Write Kafka's timers and sizes: quantiles of the last minutes, and count and sum since the start.
 fn times(apis: &[OfApi<'_>], recent: &mut Recent, flushes: &Counts, families: &mut Families) {
     let mut scrape = recent.scrape(Instant::now());
     let millis = 1e-3;

@@ -50,7 +50,7 @@ const ROWS: [Row; 8] = [
     ),
 ];
 
-/// Write the metrics. Return how many hosted topics with data have no series.
+/// Write the metrics. Return the number of hosted topics that have data but no series.
 pub(super) fn write(sources: &Sources<'_>, families: &mut Families) -> usize {
     let view = sources.shared.metadata.load();
     let slots = sources

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-/// Tokens of one entity. They may become negative: an operation is admitted whole and paid for later.
+/// Tokens of one entity. The balance may become negative, because an operation is admitted completely and paid for
+/// later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     tokens: f64,
@@ -25,8 +26,8 @@ impl Bucket {
         self.at = self.at.max(now);
     }
 
-    /// Take tokens and return the throttle time in milliseconds, until the balance is zero again. With `strict`, take
-    /// nothing while the balance is negative, and return `Err`; an admitted request then does not wait.
+    /// Take tokens and return the throttle time in milliseconds: the time until the balance is zero again. With
+    /// `strict`, return `Err` and take nothing while the balance is negative; an admitted request then does not wait.
     pub(super) fn take(
         &mut self,
         tokens: f64,
@@ -46,7 +47,7 @@ impl Bucket {
         if self.tokens >= 0.0 {
             return 0;
         }
-        // At least 1, so that a refused client waits; the response field is an INT.
+        // Return at least 1, so that a refused client waits. The response field is an INT.
         (-self.tokens / rate * 1e3)
             .round()
             .clamp(1.0, f64::from(i32::MAX)) as u32
@@ -71,7 +72,7 @@ mod tests {
         let now = Instant::now();
         let mut bucket = Bucket::new(20.0, now);
         assert_eq!(bucket.take(20.0, LIMIT, true, now), Ok(0));
-        // The balance is not negative: the next request is admitted whole, however large.
+        // The balance is not negative, so the next request is admitted completely, even if it is very large.
         assert_eq!(bucket.take(30.0, LIMIT, true, now), Ok(0));
         assert_eq!(bucket.take(1.0, LIMIT, true, now), Err(15_000));
         assert_eq!(

@@ -1,7 +1,7 @@
 //! Quotas of one connection, and its mute: as in Kafka, the broker answers at once with a throttle time and does not
-//! read from the connection until it has passed (KIP-219).
+//! read from the connection until that time has passed (KIP-219).
 //!
-//! Used by the connection's own task only.
+//! Only the connection's own task uses this object.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use pybroker_protocol::ApiKey;
 
 use crate::quotas::{ClientQuotas, Quotas, clipped};
 
-/// Unreported thread time from which on the connection reports it immediately instead of with the next request.
+/// Unreported thread time from which the connection reports it immediately, instead of with the next request.
 const UNREPORTED_NANOS_MAX: u64 = 100_000;
 
 /// Quota state of one connection.
@@ -18,8 +18,8 @@ const UNREPORTED_NANOS_MAX: u64 = 100_000;
 pub(crate) struct ConnectionQuotas {
     cached: RefCell<CachedQuotas>,
     timed: Cell<bool>,
-    /// Nanoseconds of thread time that are not reported yet. Reported with the next request, when they are many, or
-    /// when the connection closes.
+    /// Nanoseconds of thread time that are not reported yet. They are reported with the next request, when there are
+    /// many, or when the connection closes.
     unreported: Cell<u64>,
     muted_until: Cell<Option<Instant>>,
 }
@@ -38,7 +38,7 @@ impl ConnectionQuotas {
         self.timed.set(false);
     }
 
-    /// Look up the quotas, unless that was done for this client id and version of the table.
+    /// Look up the quotas, unless they were looked up for this client id and version of the table.
     fn resolve(&self, quotas: &Quotas, principal: &str, client_id: &str, now: Instant) {
         let client_id = clipped(client_id);
         {
@@ -113,8 +113,8 @@ impl ConnectionQuotas {
         self.muted_until.get()
     }
 
-    /// Return whether the connection stays muted: until the time has passed or its quotas change. Its usage counters do
-    /// not change.
+    /// Return whether the connection stays muted, until the time has passed or its quotas change. Does not change its
+    /// usage counters.
     pub(crate) fn stays_muted(&self, quotas: &Quotas, now: Instant) -> bool {
         let changed = || self.cached.borrow().client.version != quotas.version();
         self.muted_until.get().is_some_and(|until| until > now) && !changed()
@@ -131,7 +131,7 @@ impl ConnectionQuotas {
         self.timed.get()
     }
 
-    /// Return the quotas for another thread that works for the same client; it counts thread time only.
+    /// Return the quotas for another thread that works for the same client. That thread counts only thread time.
     pub(crate) fn of_time(&self) -> Self {
         let client = ClientQuotas {
             request: self.request_usage(),
@@ -209,14 +209,14 @@ mod tests {
         assert!(one > 0.0, "at once");
         connection.worked(now, now + long);
         assert_eq!(seconds(one), 2.0);
-        // Three seconds of connections that close after a short request each.
+        // For three seconds, connections close after one short request each.
         for _ in 0..50_000 {
             let connection = ConnectionQuotas::default();
             request(&connection);
             connection.worked(now, now + short);
         }
         assert_eq!(seconds(one), 5.0);
-        // And of a connection that stays open.
+        // Then one connection sends the same requests and stays open.
         for _ in 0..50_000 {
             connection.worked(now, now + short);
             request(&connection);

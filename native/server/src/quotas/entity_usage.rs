@@ -71,7 +71,7 @@ impl EntityUsage {
     }
 
     /// Count usage if it is within the quota; otherwise return the milliseconds until it would be. The first usage in
-    /// the windows is always counted: an amount above the quota would otherwise never be accepted.
+    /// the windows is always counted, because an amount above the quota would otherwise never be accepted.
     pub(crate) fn admit(&self, amount: u64, now: Instant) -> Result<(), u32> {
         let at = self.at(now);
         match self.excess_ms(amount, at) {

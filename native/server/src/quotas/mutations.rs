@@ -9,8 +9,8 @@ use super::bucket::Bucket;
 use super::samples::Windows;
 use super::table::EffectiveQuota;
 
-/// Maximum buckets; above it all are dropped, which refills them. Only entities that recently created or deleted topics
-/// have one.
+/// Maximum number of buckets. Above it all buckets are dropped, which makes them full again. Only entities that
+/// recently created or deleted topics have a bucket.
 const BUCKETS_MAX: usize = 10_000;
 
 type Key = (Option<Arc<str>>, Option<Arc<str>>);

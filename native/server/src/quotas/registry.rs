@@ -1,8 +1,8 @@
 //! Registry of the usage counters by entity. Used when a connection looks up its quotas, not for each request.
 //!
-//! Kafka drops an entity after an hour. Here counters that no connection uses are dropped when their windows are empty,
-//! which has no effect on quotas, and all unused ones when there are too many: a client can invent any number of client
-//! ids.
+//! Kafka drops an entity after an hour. This registry drops counters that no connection uses once their windows are
+//! empty, which has no effect on quotas. If there are too many counters, it drops all unused ones, because a client can
+//! invent any number of client ids.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,15 +14,15 @@ use super::samples::Windows;
 
 /// Maximum counters that no connection uses, about half a kilobyte each.
 pub(super) const ENTITIES_MAX: usize = 20_000;
-/// Below this size nothing is dropped.
+/// Number of counters below which none is dropped.
 const ENTITIES_MIN: usize = 256;
 
 /// Usage counters by entity.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     known: HashMap<UsageKey, Arc<EntityUsage>>,
-    /// Size at which the next scan for unused counters runs; a scan then costs a share of the entries added since the
-    /// last one.
+    /// Number of counters at which the next scan for unused ones runs. It grows with the registry, so that scans cost
+    /// little for each entry added.
     full: usize,
 }
 
@@ -85,7 +85,7 @@ mod tests {
         };
         let held = get("held", 0);
         for step in 0..200_000 {
-            // All of them have recent usage.
+            // All counters have recent usage.
             get(&step.to_string(), 0).add(1, began);
         }
         assert!(Arc::ptr_eq(&held, &get("held", 0)));

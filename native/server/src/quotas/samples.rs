@@ -1,8 +1,8 @@
 //! Recent usage: Kafka's rate over time windows, with one atomic number per window.
 //!
 //! Kafka keeps `quota.window.num` windows of `quota.window.size.seconds`. Its rate is the sum of all windows, divided
-//! by the time since the start of the oldest possible window, whether that has samples or not: with the defaults ten
-//! seconds and the elapsed part of the current window (`Rate` and `SampledStat` of Kafka's clients).
+//! by the time since the start of the oldest possible window, even if that window has no samples. With the defaults
+//! this time is ten seconds plus the elapsed part of the current window (`Rate` and `SampledStat` of Kafka's clients).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -49,13 +49,13 @@ impl Windows {
     }
 }
 
-/// Position of a time among the windows, computed once for all reads and writes.
+/// Position of a time among the windows. It is computed once and used for several reads and writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     /// Number of the current window, modulo 2^24.
     number: u64,
     slot: usize,
-    /// Time that the rate divides by: at least one window.
+    /// Time by which the rate divides the sum: at least one window.
     elapsed_ms: u64,
 }
 
@@ -64,9 +64,9 @@ pub(super) struct At {
 pub(super) struct Samples {
     windows: Windows,
     slots: Box<[AtomicU64]>,
-    /// Number of a window (in the high bits) and the sum of the windows before it (in the low bits). It caches the sum,
-    /// because most requests come in the same window as the previous one. A late addition to a window that has ended
-    /// for other threads counts from the next window on.
+    /// Number of a window (in the high bits) and the sum of the windows before it (in the low bits). The sum is cached,
+    /// because most requests come in the same window as the previous one. If another thread has cached the sum already,
+    /// a late addition to an earlier window counts from the next window on.
     before: AtomicU64,
 }
 
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_wait_is_kafkas() {
-        // 20,000 in 10 s against 1,000 a second: ten seconds more.
+        // A usage of 20,000 in 10 s at a limit of 1,000 per second requires ten more seconds.
         assert_eq!(excess_ms(20_000, 1_000.0, at(1_000)), 10_000);
         assert_eq!(excess_ms(10_000, 1_000.0, at(1_000)), 0);
         assert_eq!(

@@ -24,15 +24,15 @@ const KINDS: usize = 4;
 /// The values of one entity, by kind.
 pub type Values = [Option<f64>; KINDS];
 
-/// All quotas of one entity, replacing its earlier ones. `None` as a name: the entity does not have this part; an empty
-/// name: the default entity.
+/// All quotas of one entity, which replace its earlier ones. A name of `None` means that the entity does not have this
+/// part, and an empty name means the default entity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntityQuotas {
     /// User, without the type of its principal.
     pub user: Option<String>,
     /// A client id.
     pub client_id: Option<String>,
-    /// By [`Kind`], in its order; all `None` removes the quotas.
+    /// Values by [`Kind`], in its order. If all are `None`, the quotas are removed.
     pub values: Values,
 }
 
@@ -41,16 +41,16 @@ pub struct EntityQuotas {
 pub struct EffectiveQuota {
     /// Limit per second.
     pub bound: f64,
-    /// Whether the quota limits this user's usage; `false`: the usage of all users together.
+    /// Whether the quota limits only this user's usage. `false` means the usage of all users together.
     pub by_user: bool,
-    /// Whether the quota limits this client id's usage; `false`: the usage of all client ids together.
+    /// Whether the quota limits only this client id's usage. `false` means the usage of all client ids together.
     pub by_client: bool,
 }
 
 /// Quotas of the client ids of one user, or of any user.
 #[derive(Clone, Debug, Default)]
 struct Clients {
-    /// Quotas of a user for all of its clients together.
+    /// Quotas of the user for all of its clients together.
     own: Values,
     named: HashMap<Box<str>, Values>,
     default: Values,
@@ -89,7 +89,7 @@ pub(super) struct Table {
     default_user: Arc<Clients>,
     /// Quotas of client ids, for any user.
     clients: Arc<Clients>,
-    /// `connection_creation_rate`.
+    /// `connection_creation_rate` by address.
     addresses: HashMap<IpAddr, f64>,
     default_address: Option<f64>,
 }

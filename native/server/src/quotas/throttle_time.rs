@@ -19,7 +19,8 @@ pub(crate) fn raise(api_key: i16, version: i16, body: &mut [u8], wait_ms: i32) {
     }
 }
 
-/// Return the position: after fields of fixed sizes, or at the end. Responses have the field nowhere else.
+/// Return the position: after fields of fixed sizes, or at the end of the body. Responses have the field at no other
+/// place.
 fn place(api_key: i16, version: i16, body_bytes: usize) -> Option<usize> {
     let message = Registry::Client.message(api_key, Direction::Response)?;
     let layout = message.layout(version)?;
@@ -41,7 +42,7 @@ fn place(api_key: i16, version: i16, body_bytes: usize) -> Option<usize> {
     if before.is_some() {
         return before;
     }
-    // The last field, before an empty tag section.
+    // The field is the last one, before an empty tag section.
     let is_last = inline.next().is_none() && layout.tagged.is_empty();
     body_bytes
         .checked_sub(BYTES + usize::from(layout.flexible))

@@ -13,7 +13,7 @@ use crate::{A, server_with_a, topic};
 fn bytes_come_by_sendfile_and_by_copy() {
     let server = server_with_a(2);
     let mut client = server.connect();
-    // Batches of 10 kB: slices below and above the sendfile threshold, also in one response.
+    // Batches of 10 kB make slices below and above the sendfile threshold, also in one response.
     let value: Vec<u8> = (0..10_000u32).map(|number| number as u8).collect();
     for _ in 0..100 {
         assert_eq!(client.produce(9, A(), 0, &batch(&[&value])).error, 0);
@@ -55,7 +55,7 @@ fn bytes_come_by_sendfile_and_by_copy() {
             .collect();
         assert_eq!(sizes, if first == 0 { [100, 1] } else { [1, 100] });
     }
-    // The response has a total limit too. It names the second partition even if none of its records fit.
+    // The response also has a total limit. It names the second partition even if none of that partition's records fit.
     let mut fetch = Fetch {
         max_bytes: 15_000,
         ..Fetch::of(A(), 0, 0)
@@ -121,7 +121,7 @@ fn records_that_left_the_page_cache_come_all_the_same() {
             warm.head.partition
         );
     }
-    // If the file system supports the check of the page cache, the pool has read them.
+    // If the file system supports the page cache check, the pool has read the slices.
     eprintln!(
         "cold reads: {}",
         server.metric("pybroker_cold_reads_total") - before

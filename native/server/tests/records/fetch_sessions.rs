@@ -45,7 +45,7 @@ fn sessions_tell_only_news() {
         client.produce(9, A(), 1, &batch(&[b"y"]));
         let news = client.fetch(version, &next(2, vec![], vec![]));
         assert_eq!(offsets(&news), [(1, vec![0])]);
-        // Partition 2 joins the session, partition 1 is forgotten.
+        // The client adds partition 2 to the session and removes partition 1.
         let joined = client.fetch(version, &next(3, vec![(A(), 2, 0, -1)], vec![(A(), 1)]));
         assert_eq!(offsets(&joined), [(2, vec![])]);
         let error =
@@ -138,7 +138,8 @@ fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
     server.delete_topic(topic_id(1), 1);
     server.create_topic(topic_id(2), "a", 1, 6);
     client.produce(9, A(), 0, &batch(&[b"new"]));
-    // By id: unknown id. By name with an epoch: fenced. By name without: once out of range, then from the new start.
+    // A fetch by id gets an unknown id, and one by name with an epoch is fenced. One by name without an epoch is out of
+    // range once, then reads from the new start.
     assert_eq!(
         client.produce(13, A(), 0, &batch(&[b"x"])).error,
         ErrorCode::UNKNOWN_TOPIC_ID.0
@@ -172,7 +173,8 @@ fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
         out_of_range
     );
     assert_eq!(client.fetch(4, &sessionless).one().offsets(), [0]);
-    // The new epoch with an offset of the old log: a read there would skip the records before it.
+    // The client sends the new epoch with an offset of the old log. Reading there would skip the records before that
+    // offset.
     client.produce(9, A(), 0, &batch(&[b"newer"]));
     let mut behind = Fetch::of(A(), 0, 1);
     behind.partitions[0].3 = 6;
@@ -189,7 +191,7 @@ fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
         assert_eq!(fenced, ErrorCode::FENCED_LEADER_EPOCH.0);
     }
     behind.partitions[0].3 = 7;
-    // After OffsetForLeaderEpoch the client has chosen its position itself.
+    // After OffsetForLeaderEpoch, the server assumes that the client has chosen its position itself.
     let mut question = Vec::new();
     OffsetForLeaderEpochRequest {
         replica_id: -1,

@@ -128,7 +128,7 @@ fn what_the_leader_has_acknowledged_is_found_before_its_flush_is_over() {
         assert_eq!((produced.error, produced.offset), (0, number));
         let next = number + 1;
         let ask = [-1, -3, before][number as usize % 3];
-        // A fetch at the log end is no error, also if the end is not committed.
+        // A fetch at the log end is no error, even if the end is not committed.
         let fetched = client.fetch(12, &Fetch::of(A(), 0, next));
         assert_eq!(fetched.one().head.error_code, 0);
         assert!(fetched.one().records.is_empty());

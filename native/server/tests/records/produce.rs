@@ -57,7 +57,7 @@ fn commit_mode_answers_after_the_flush_and_in_order() {
     let server = TestServer::with_flush(FlushMode::Commit);
     server.create_topic(topic_id(1), "a", 4, 5);
     let mut client = server.connect();
-    // Many requests in flight: all are appended at once; the responses wait for the flushes, in order.
+    // With many requests in flight, all are appended at once, and the responses wait for the flushes, in order.
     let sent: Vec<i32> = (0..100)
         .map(|number| {
             let records = batch(&[b"durable"]);
@@ -79,7 +79,8 @@ fn produces_of_a_connection_do_not_wait_for_each_other_but_others_do() {
     let server = TestServer::with_flush(FlushMode::Commit);
     server.create_topic(topic_id(1), "a", 1, 5);
     let mut client = server.connect();
-    // Behind a request in the control plane, a Produce is appended and only its response waits; a Fetch does not run.
+    // Behind a request in the control plane, a Produce is appended at once and only its response waits, but a Fetch
+    // does not run.
     let held = client.send(ApiKey::DescribeCluster, 0, &[]);
     let request = server.control.next();
     let body = produce_body(9, -1, 30_000, A(), &[(0, Some(&batch(&[b"x"])))]);
@@ -116,7 +117,7 @@ fn acks_0_has_no_reply_and_its_failure_closes() {
         9,
         &produce_body(9, 0, 1000, A(), &[(0, Some(&batch(&[b"x"])))]),
     );
-    // acks=0 has no response: the next one belongs to the next request.
+    // acks=0 has no response, so the next response belongs to the next request.
     assert_eq!(client.produce(9, A(), 0, &batch(&[b"y"])).offset, 1);
     client.send(
         ApiKey::Produce,

@@ -39,12 +39,12 @@ use pybroker_server::metadata_view::{
 };
 use pybroker_storage::FlushMode;
 
-/// Limit of every wait: nothing takes this long unless it hangs.
+/// Time limit of every wait, which is only reached if something hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const BROKER_ID: i32 = 1;
 pub const CLUSTER_ID: &str = "test-cluster";
 
-/// The control plane's queue; the test takes requests out and answers them.
+/// The control plane's queue. The test takes requests from it and answers them.
 #[derive(Default)]
 pub struct FakeControlPlane {
     state: Mutex<State>,
@@ -490,7 +490,7 @@ impl Client {
         self.receive(key, version, correlation)
     }
 
-    /// Assert that the server closes the connection without another response.
+    /// Assert that the server closes the connection without sending another response.
     pub fn expect_closed(&mut self) {
         assert_eq!(self.receive_frame(), None, "closed without a reply");
     }

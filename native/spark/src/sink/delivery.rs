@@ -13,7 +13,7 @@ use super::request::{self, Answer, ProduceHead};
 use crate::encode::Batch;
 use crate::error::{Error, Result};
 
-/// Longest part of a throttle time for which the sink waits.
+/// Maximum time for which the sink waits because of one throttle time.
 const THROTTLE_MAX: Duration = Duration::from_secs(30);
 
 /// A batch in flight.
@@ -21,15 +21,15 @@ pub(super) struct BatchInFlight {
     pub(super) topic: usize,
     pub(super) partition: i32,
     pub(super) batch: Batch,
-    /// Number of earlier records of this partition.
+    /// Number of records of this partition in earlier batches.
     pub(super) sequence: i64,
-    /// Position in the order in which batches were closed.
+    /// Number of the batch, in the order in which batches were closed.
     pub(super) number: u64,
 }
 
 /// A batch that failed, with its error.
 struct FailedBatch {
-    /// The leader it was sent to.
+    /// The leader to which the batch was sent.
     broker: i32,
     sent: BatchInFlight,
     problem: Error,
@@ -50,14 +50,14 @@ impl Sink {
     pub(super) fn dispatch(&mut self, sent: BatchInFlight) -> Result<()> {
         let room = self.settings.in_flight_max - 1;
         self.drain(self.leader_of(&sent), room)?;
-        // Draining may have changed the leader, so `send` checks again.
+        // `drain` may have changed the leader, so `send` checks it again.
         match self.send(sent) {
             Ok(()) => Ok(()),
             Err(failed) => self.recover(*failed),
         }
     }
 
-    /// Return the leader of the batch's partition; −1 if there is none.
+    /// Return the leader of the batch's partition, or −1 if there is none.
     fn leader_of(&self, sent: &BatchInFlight) -> i32 {
         self.topics[sent.topic].leaders[sent.partition as usize].0
     }
@@ -110,7 +110,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Read the oldest response of a broker. The inner error is retriable, with its batch.
+    /// Read the oldest response of a broker. The inner error is retriable and contains the batch.
     fn take_answer(&mut self, broker: i32) -> Result<core::result::Result<(), Box<FailedBatch>>> {
         let Some((request, sent)) = self
             .in_flight
@@ -137,7 +137,7 @@ impl Sink {
                 self.acknowledge(sent, base_offset);
                 return Ok(Ok(()));
             }
-            // A retried batch whose first attempt had succeeded.
+            // The batch is a retry whose first attempt had succeeded.
             Ok(Answer {
                 code: ErrorCode::DUPLICATE_SEQUENCE_NUMBER,
                 ..
@@ -169,7 +169,8 @@ impl Sink {
     }
 
     fn may_pass(problem: &Error) -> bool {
-        // Out of order: the broker refused an earlier batch of the partition. `recover` sends both again, in order.
+        // The batch is out of order, because the broker refused an earlier batch of the partition. `recover` sends both
+        // again, in order.
         problem.may_pass() || problem.code() == ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
     }
 
@@ -190,8 +191,8 @@ impl Sink {
     /// Retry a failed batch, and the batches that fail with it, in order, until they succeed or `delivery.timeout.ms`
     /// is over.
     ///
-    /// It looks up leaders while nothing is in flight to any broker: a batch must not overtake an earlier batch of its
-    /// partition that the old leader has not answered yet.
+    /// It looks up leaders only when no batch is in flight to any broker. Otherwise a batch could overtake an earlier
+    /// batch of its partition that the old leader has not answered yet.
     fn recover(&mut self, first: FailedBatch) -> Result<()> {
         let started = Instant::now();
         let patience = self.client.settings().delivery_timeout;
@@ -221,8 +222,8 @@ impl Sink {
         }
     }
 
-    /// Keep a batch for the retry. If its connection is lost, keep all batches sent over it, because their responses
-    /// are lost too.
+    /// Keep a batch for the retry. If its connection is lost, keep all batches that were sent over it, because their
+    /// responses are lost too.
     fn set_aside(&mut self, one: FailedBatch, failed: &mut Vec<FailedBatch>) {
         let broker = one.broker;
         if matches!(one.problem, Error::Client(client::Error::Network { .. })) {

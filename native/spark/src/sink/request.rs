@@ -13,19 +13,21 @@ use pybroker_protocol::{ApiKey, ErrorCode};
 use super::delivery::BatchInFlight;
 use super::{Target, Transaction};
 
-/// Supported versions of Produce: from 3 (message format 2); from 13 by topic id (KIP-516).
+/// Supported versions of Produce. Version 3 introduces message format 2; from version 13 topics are named by id
+/// (KIP-516).
 const PRODUCE: RangeInclusive<i16> = 3..=13;
 /// Last version of Produce for transactions version 1, in which partitions are added explicitly (KIP-890).
 const PRODUCE_VERSION_1: i16 = 11;
-/// Supported versions of InitProducerId: 2 is the first flexible one.
+/// Supported versions of InitProducerId. Version 2 is the first flexible one.
 const INIT_PRODUCER_ID: RangeInclusive<i16> = 0..=4;
 const INIT_PRODUCER_ID_FLEXIBLE: i16 = 2;
-/// Supported versions of DescribeConfigs: 4 is the first flexible one.
+/// Supported versions of DescribeConfigs. Version 4 is the first flexible one.
 const DESCRIBE_CONFIGS: RangeInclusive<i16> = 1..=4;
 const DESCRIBE_CONFIGS_FLEXIBLE: i16 = 4;
 const TOPIC_RESOURCE: i8 = 2;
 const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
-/// Bytes left free below `max.message.bytes`, because incompressible data grows a little.
+/// Bytes that a batch leaves free below `max.message.bytes`, because compression makes incompressible data slightly
+/// larger.
 const BATCH_MARGIN: usize = 512;
 /// Position of a batch's own checksum.
 const BATCH_CRC: RangeInclusive<usize> = 17..=20;
@@ -33,12 +35,12 @@ const BATCH_CRC: RangeInclusive<usize> = 17..=20;
 /// The only version of IngestAppend, flexible.
 const INGEST_APPEND: RangeInclusive<i16> = 0..=0;
 
-/// Identity of staged batches: one attempt of one Spark task of one ingest (docs/staged-ingest.md).
+/// Identity of staged batches: one attempt of a Spark task in an ingest (docs/staged-ingest.md).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagingTarget {
     /// The ingest, or the stream.
     pub ingest_id: String,
-    /// The stream's batch; −1 = none.
+    /// Number of the stream's batch, or −1 if there is no stream.
     pub batch_id: i64,
     /// Epoch from IngestBegin.
     pub epoch: i32,
@@ -80,7 +82,7 @@ pub(super) fn send(
         Some(staging) => append_head(connection, target, staging, sent)?,
         None => produce_head(connection, target, settings, sent)?,
     };
-    // Tagged sections of the partition, the topic (in Produce) and the request.
+    // The empty sections of tagged fields of the partition, of the topic (in Produce) and of the request.
     let tail: &[u8] = match (flexible, staging) {
         (false, _) => &[],
         (true, None) => &[0; 3],
@@ -194,7 +196,7 @@ fn read_append(body: &[u8]) -> core::result::Result<Answer, DecodeError> {
     Ok(answer)
 }
 
-/// Return the maximum batch size of that topic; very large if the broker does not return it.
+/// Return the topic's maximum batch size. If the broker does not return it, return a very large number.
 pub(super) fn batch_bytes_max(client: &mut Client, topic: &str) -> Result<usize> {
     let bytes = client.patiently(|client| try_max_message_bytes(client, topic))?;
     Ok(bytes.map_or(usize::MAX, |bytes| {
@@ -218,7 +220,7 @@ fn try_max_message_bytes(client: &mut Client, topic: &str) -> Result<Option<usiz
     writer.array_len(1);
     writer.string(MAX_MESSAGE_BYTES);
     writer.no_tags();
-    // Request no synonyms and no documentation.
+    // Do not request synonyms and documentation.
     writer.bool(false);
     if version >= 3 {
         writer.bool(false);

@@ -12,11 +12,11 @@ use pybroker_protocol::{ApiKey, ErrorCode};
 
 use super::Target;
 
-/// Supported versions of FindCoordinator: 3 is the first flexible one and the last for one key.
+/// Supported versions of FindCoordinator. Version 3 is the first flexible one, and the last with a single key.
 const FIND_COORDINATOR: RangeInclusive<i16> = 1..=3;
 const FIND_COORDINATOR_FLEXIBLE: i16 = 3;
 const OF_TRANSACTIONS: i8 = 1;
-/// Supported versions of AddPartitionsToTxn: 3 is the first flexible one and the last for producers.
+/// Supported versions of AddPartitionsToTxn. Version 3 is the first flexible one, and the last that producers may use.
 const ADD_PARTITIONS: RangeInclusive<i16> = 0..=3;
 const ADD_PARTITIONS_FLEXIBLE: i16 = 3;
 /// Tag of the topic's id for pybroker (docs/protocol.md); other brokers ignore it.

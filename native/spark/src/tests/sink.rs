@@ -1,4 +1,5 @@
-//! Batches that brokers refuse or lose: each is in its partition once, in order, or the sink returns an error.
+//! Batches that brokers refuse or lose. Each batch must be in its partition once and in order, or the sink must return
+//! an error.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -13,10 +14,10 @@ use pybroker_client::test_broker::{
     Broker, NO_LEADER, NODES, Reply, Request, produced, producer_id,
 };
 
-/// Each row is a batch of its own.
+/// With this setting, each row is a batch of its own.
 const ONE_ROW: (&str, &str) = ("batch.size", "1");
 
-/// Content of the partitions, and number of Produce requests.
+/// Content of the partitions, and the number of Produce requests.
 #[derive(Default)]
 struct Log {
     partitions: [Vec<String>; 2],
@@ -45,7 +46,8 @@ impl Log {
     }
 }
 
-/// Start a broker that appends to the log; `refuse` may answer a Produce instead, given the number of earlier ones.
+/// Start a broker that appends to the log. `refuse` gets the number of earlier Produce requests and may return another
+/// response.
 fn start(
     log: &SharedLog,
     leaders: impl Fn(usize) -> Vec<i32> + Send + Sync + 'static,
@@ -88,7 +90,8 @@ fn assert_holds(log: &SharedLog, expected: [&[&str]; 2]) {
 #[test]
 fn a_batch_does_not_overtake_one_that_the_leader_before_has_still_to_answer() {
     let log = SharedLog::default();
-    // Partition 0 moves to the second node; the sink learns of it when the first row of partition 1 is refused.
+    // The leadership of partition 0 moves to the second node. The sink only notices when the broker refuses the first
+    // row of partition 1.
     let leaders = |before| match before {
         0 => vec![NODES[0], NODES[1]],
         _ => vec![NODES[1], NODES[1]],
@@ -100,7 +103,8 @@ fn a_batch_does_not_overtake_one_that_the_leader_before_has_still_to_answer() {
         first.then(|| produced(partition, ErrorCode::NOT_LEADER_OR_FOLLOWER, -1))
     });
     let mut sink = open(&broker, &[("max.in.flight.requests.per.connection", "2")]).expect("opens");
-    // A row goes out when the next one of its partition comes: "a" is in flight when "k" is refused, "b" goes out then.
+    // The sink sends a row when the next row of its partition arrives. So "a" is in flight when "k" is refused, and "b"
+    // is sent then.
     let one = ["a", "b"].map(|value| (0, value));
     let other = ["k", "l", "m", "n"].map(|value| (1, value));
     let rows = [&one[..], &other[..], &[(0, "c")]].concat();
@@ -113,7 +117,7 @@ fn a_batch_does_not_overtake_one_that_the_leader_before_has_still_to_answer() {
 fn a_connection_to_the_next_leader_that_is_lost_is_opened_again() {
     let log = SharedLog::default();
     let leaders = |before| vec![NODES[usize::from(before > 0)], NODES[0]];
-    // The node is gone before it answers, and so is the next one.
+    // The node disconnects before it answers, and so does the next node.
     let broker = start(&log, leaders, |before, _| (before < 2).then_some(None));
     let mut sink = open(&broker, &[("delivery.timeout.ms", "2000")]).expect("opens");
     let written = write(&mut sink, &[(0, "a"), (0, "b")]).expect("written");
@@ -134,12 +138,12 @@ fn a_partition_without_leader_keeps_nobody_from_writing_to_another() {
 #[test]
 fn batches_for_a_partition_without_leader_wait_for_it_in_order() {
     let log = SharedLog::default();
-    // There is always one partition without leader, three answers of Metadata long.
+    // In each Metadata response one partition has no leader; this alternates every three responses.
     let leaders = |before| match before % 6 {
         0..3 => vec![NODES[0], NO_LEADER],
         _ => vec![NO_LEADER, NODES[1]],
     };
-    // "b" is lost with its connection, and tried again together with "k".
+    // "b" is lost with its connection, and the sink retries it together with "k".
     let broker = start(&log, leaders, |before, _| (before == 1).then_some(None));
     let mut sink = open(&broker, &[("delivery.timeout.ms", "2000")]).expect("opens");
     let one = ["a", "b", "c"].map(|value| (0, value));
@@ -163,6 +167,6 @@ fn a_partition_that_gets_no_leader_ends_the_job_and_is_named() {
         ErrorCode::LEADER_NOT_AVAILABLE
     );
     assert_eq!(problem.to_string(), expected);
-    // What was in flight is settled, and no other batch was sent.
+    // The sink has read the responses of the batches in flight, and has sent no further batch.
     assert_holds(&log, [&["a"], &[]]);
 }

@@ -24,7 +24,7 @@ fn batch(number: i64, codec: Codec) -> Vec<u8> {
     builder.build().expect("builds")
 }
 
-/// Return five batches of ten rows, starting with the batch of `offset`; `change` modifies number 2.
+/// Return five batches of ten rows, starting with the batch that contains `offset`. `change` modifies batch number 2.
 fn log(offset: i64, codec: Codec, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut records = Vec::new();
     for number in offset / ROWS..BATCHES {
@@ -49,7 +49,7 @@ fn plan(broker: &Broker, columns: &[Column]) -> SourcePlan {
     }
 }
 
-/// Return the offsets before the end of the range or an error.
+/// Return the offsets that the source returns, and whether it ends with the range or with an error.
 fn read(broker: &Broker, settings: &[(&str, &str)]) -> (Vec<i64>, Result<()>) {
     let plan = plan(broker, &[Column::Offset, Column::Value]);
     read_plan(broker, plan, settings)
@@ -97,7 +97,7 @@ fn a_damaged_batch_ends_the_range_with_an_error() {
             Broker::start(move |request| fetched(&log(request.fetch_offset(), codec, last), END));
         assert_told(read(&broker, &[]), 20);
     }
-    // Without checksums the codec notices.
+    // Without a checksum check, the decompression fails.
     let broker = Broker::start(move |request| {
         let cut = |bytes: &mut Vec<u8>| bytes[70..].fill(0xff);
         fetched(&log(request.fetch_offset(), Codec::Zstd, cut), END)
@@ -107,13 +107,13 @@ fn a_damaged_batch_ends_the_range_with_an_error() {
 
 #[test]
 fn a_record_that_cannot_be_read_ends_the_range_behind_the_one_before() {
-    // Three records are whole, and the fourth has a length that is not its own.
+    // Three records are intact, and the fourth has a wrong length.
     let broker = Broker::start(move |request| {
         let broken = |bytes: &mut Vec<u8>| bytes[61 + 3 * 19] ^= 2;
         fetched(&log(request.fetch_offset(), Codec::None, broken), END)
     });
     assert_told(read(&broker, &[("check.crcs", "false")]), 23);
-    // Fewer records than there are.
+    // The header counts fewer records than the batch has.
     let broker = Broker::start(move |request| {
         let fewer = |bytes: &mut Vec<u8>| bytes[60] = 9;
         fetched(&log(request.fetch_offset(), Codec::None, fewer), END)
@@ -125,11 +125,11 @@ fn a_record_that_cannot_be_read_ends_the_range_behind_the_one_before() {
 fn what_the_checksum_does_not_cover_is_compared_with_its_surroundings() {
     type Change = fn(&mut Vec<u8>);
     let changes: [Change; 5] = [
-        // The base offset: far ahead, into the batch after it, into the one before it.
+        // Damage the base offset: far ahead, into the next batch, into the previous one.
         |bytes| bytes[1] = 1,
         |bytes| bytes[7] += 3,
         |bytes| bytes[7] -= 3,
-        // The length: beyond the answer, and short of its end.
+        // Damage the length: beyond the response, and less than the real length.
         |bytes| bytes[8] = 1,
         |bytes| bytes[11] -= 1,
     ];
@@ -159,7 +159,7 @@ fn bytes_that_changed_on_the_way_are_asked_for_again() {
 
 #[test]
 fn batches_that_do_not_fit_into_an_answer_are_fetched_next() {
-    // Two batches and a half at a time.
+    // Each response has two and a half batches.
     let broker = Broker::start(move |request| {
         let records = log(request.fetch_offset(), Codec::None, |_| ());
         let cut = records.len().min(batch(0, Codec::None).len() * 5 / 2);
@@ -175,7 +175,7 @@ fn compacted_gaps_and_empty_batches_are_no_loss() {
     let broker = Broker::start(move |request| {
         let from = request.fetch_offset();
         let mut records = Vec::new();
-        // Number 1 is gone, number 2 keeps its header, number 3 two of its records.
+        // Compaction has removed batch 1, left only the header of batch 2, and left two records of batch 3.
         for number in [0, 4] {
             if number == 4 {
                 let original = batch(2, Codec::Gzip);
@@ -198,7 +198,8 @@ fn compacted_gaps_and_empty_batches_are_no_loss() {
 #[test]
 fn an_answer_that_decompresses_to_much_becomes_several_arrow_batches() {
     const BIG: usize = 1 << 20;
-    // 50 batches of one record of 1 MiB that are a few KiB in all, then one of 50 such records.
+    // 50 batches with one record of 1 MiB each, which compress to a few KiB in total, then one batch with 50 such
+    // records.
     let one = |offset: i64, records: i64| {
         let mut builder = BatchBuilder::new(Codec::Zstd).base_offset(offset);
         for _ in 0..records {
@@ -246,7 +247,7 @@ fn a_transaction_without_its_marker_hides_no_later_one() {
             builder.push(0, None, None);
         }
         let records = builder.build().expect("builds");
-        // Number 1 was aborted; its marker is not in the log any more.
+        // Transaction 1 was aborted, but the log no longer has its marker.
         let aborted: &[(i64, i64)] = if number == 1 { &[(PRODUCER, 10)] } else { &[] };
         fetched_committed(&records, END, aborted)
     });
@@ -270,7 +271,7 @@ fn a_leader_that_is_not_among_the_brokers_is_waited_for() {
 
 #[test]
 fn only_the_leader_of_the_range_is_waited_for() {
-    // Partition 0 lacks a leader for a while, partition 1 permanently.
+    // Partition 0 has no leader for a while, and partition 1 never has one.
     let leaders = |before| vec![if before < 4 { NO_LEADER } else { NODES[0] }, NO_LEADER];
     let broker = Broker::start_led(leaders, |request| {
         fetched(&log(request.fetch_offset(), Codec::None, |_| ()), END)

@@ -14,19 +14,20 @@ use crate::sink::{Sink, Transaction};
 const ID: &str = "query-7";
 /// Producer id and epoch from InitProducerId.
 const PRODUCER: (i64, i16) = (41, 3);
-/// Versions that the broker has, and the last of Produce in which partitions are added before.
+/// The supported versions are flexible. `PRODUCE` is the last version in which the client must add partitions itself.
 const FLEXIBLE: bool = true;
 const PRODUCE: i16 = 11;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
-    /// A partition to add, and the answer.
+    /// The sink added a partition, and the broker answered with this error code.
     Added(i32, ErrorCode),
-    /// A batch for a partition, with its sequence.
+    /// The sink produced a batch to a partition, with this sequence.
     Produced(i32, i32),
 }
 
-/// Start a broker that records requests; `judge` answers AddPartitionsToTxn, given the number of earlier ones.
+/// Start a broker that records requests. `judge` gets the number of earlier AddPartitionsToTxn requests and returns the
+/// response's error code.
 fn start(
     events: &Arc<Mutex<Vec<Event>>>,
     judge: impl Fn(usize) -> ErrorCode + Send + Sync + 'static,
@@ -54,7 +55,7 @@ fn start(
     )
 }
 
-/// Return the batch of a Produce, which must belong to the transaction.
+/// Return the partition and sequence of the batch in a Produce request, which must belong to the transaction.
 fn batch_of_transaction(request: &Request) -> (i32, i32) {
     let mut produce = ProduceRequest::default();
     let decoded = produce.decode(&request.body, request.version);

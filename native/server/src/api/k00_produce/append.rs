@@ -55,7 +55,7 @@ pub(super) enum Extent {
     Finish,
 }
 
-/// A request that is answered up to a partition.
+/// A request whose first partitions are answered.
 pub(super) struct Rest {
     /// Position of the next partition: topic, and partition within the topic.
     place: (usize, usize),
@@ -198,7 +198,7 @@ struct Appender<'a, 'c> {
     view: &'a MetadataView,
     naming: Naming,
     acks: i16,
-    /// Whether the request names a transactional id that the client may write with.
+    /// Whether the request names a transactional id that the client is permitted to use.
     transactional: bool,
     verification: &'a Verification,
     writer: ProduceResponseWriter<'a>,
@@ -224,8 +224,9 @@ impl From<Refusal> for AppendFailure {
 
 /// Return whether the batch's leader epoch shows that it was made for an earlier incarnation of the topic name.
 ///
-/// This is so if the batch's epoch is below the first epoch of this log. -1 and 0 show nothing: clients that do not set
-/// the field send -1, librdkafka 0. The caller refuses the batch with an error after which producers refresh metadata.
+/// This is the case if the batch's epoch is below the first epoch of this log. The values -1 and 0 show nothing:
+/// clients that do not set the field send -1, and librdkafka sends 0. The caller refuses the batch with an error after
+/// which producers refresh metadata.
 #[inline]
 fn is_of_before(partition: &Partition, leader_epoch: i32) -> bool {
     leader_epoch > 0 && partition.is_before(leader_epoch)

@@ -77,8 +77,8 @@ impl Refusal {
         }
     }
 
-    /// Return whether the partition lacks in-sync replicas, which an operator must fix: most clients retry without
-    /// reporting it.
+    /// Return whether the partition lacks in-sync replicas. An operator must fix this, because most clients retry
+    /// without reporting the error.
     pub(super) fn is_for_want_of_replicas(&self) -> bool {
         self.error == ErrorCode::NOT_ENOUGH_REPLICAS
     }

@@ -4,7 +4,7 @@ use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ErrorCode;
 use pybroker_storage::AppendOrigin;
 
-/// The coordinator's answer about partitions that had no records of the transaction.
+/// The coordinator's answer about partitions without records of the transaction so far.
 #[derive(Debug, Default)]
 pub(super) struct Verification {
     pub(super) partitions: Vec<CheckedPartition>,

@@ -2,8 +2,8 @@
 //!
 //! Without it, a batch that arrives after its transaction has ended would begin a transaction that never ends. The
 //! broker asks the transaction coordinator once for each transaction and partition, before it appends anything. It
-//! remembers the log end offset at that time. If a marker is written before the append, it lies behind that offset, and
-//! the log refuses the batch.
+//! remembers the log end offset at that time. If a marker is written before the append, its offset is not below that
+//! log end, and the log refuses the batch.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -104,8 +104,8 @@ pub(crate) struct PendingVerification {
 }
 
 impl PendingVerification {
-    /// Ready when the coordinator has answered: the result of the appends within the budget of the data thread, or the
-    /// request that another thread continues.
+    /// Ready when the coordinator has answered. The value is the result of the appends, if they fit the data thread's
+    /// budget, or else the request that another thread continues.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,

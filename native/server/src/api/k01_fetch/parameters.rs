@@ -24,13 +24,13 @@ pub(super) struct FetchParameters {
     pub(super) any_replica: bool,
     /// Rack of the consumer, if the response may name a preferred read replica.
     pub(super) rack: Option<Box<str>>,
-    /// Whether the follower gets the high watermark as soon as it advances, for its consumers.
+    /// Whether the follower gets a response as soon as the high watermark advances, because its own consumers need it.
     pub(super) tells_watermark: bool,
-    /// Bytes after which the fetch is answered.
+    /// Number of record bytes from which the fetch is answered.
     pub(super) min_bytes: usize,
-    /// Maximum bytes of records in the response; it has at least one batch in any case.
+    /// Maximum bytes of records in the response. The response has at least one batch in any case.
     pub(super) max_bytes: usize,
-    /// Time at which the fetch is answered at the latest.
+    /// Latest time at which the fetch is answered.
     pub(super) deadline: Instant,
     /// Session id of the response (0 = none).
     pub(super) session_id: i32,
@@ -82,7 +82,7 @@ impl Source {
         }
     }
 
-    /// Release the source after a response without partitions; a new session is dropped.
+    /// Release the source after a response without partitions. A session that is new is dropped.
     pub(super) fn give_up(self, incremental: bool, thread: &mut ThreadState) {
         let begun = match &self {
             Source::Session(session) if !incremental => Some(session.0),

@@ -35,11 +35,11 @@ pub(crate) struct PendingFetch {
 }
 
 enum State {
-    /// Not read yet, or woken to read again.
+    /// The fetch was not read yet, or was woken to read again.
     Read,
-    /// Waits for more records; dropping the registrations ends the wait.
+    /// The fetch waits for more records. Dropping the registrations ends the wait.
     Waiting(#[expect(dead_code, reason = "held for their drop")] Vec<Registration>),
-    /// Waits for the disk; the outcomes of the read stay valid.
+    /// The fetch waits for the disk. The outcomes of the read stay valid.
     Warming(ColdRead, Vec<Outcome>),
 }
 
@@ -180,7 +180,7 @@ impl PendingFetch {
         Some(registrations)
     }
 
-    /// Write the reply, unless slices must be read from disk first. `warm`: the pool has read them.
+    /// Write the reply, unless slices must be read from disk first. `warm` means that the pool has read them.
     fn finish(
         &mut self,
         shared: &ServerState,

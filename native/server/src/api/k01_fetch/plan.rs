@@ -28,7 +28,7 @@ pub(super) fn plan(
         received: call.received,
     });
     if follower.is_some() && !call.is_brokers() {
-        // A follower reads above the high watermark, and its fetch offset commits records.
+        // Refuse clients, because a follower reads above the high watermark and its fetch offset commits records.
         return Err(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
     }
     let (source, session_id, incremental) = source(call, thread, request, body)?;
@@ -111,7 +111,7 @@ fn source(
 }
 
 fn targets(call: &Call<'_>, request: &FetchRequest, body: &[u8], by_id: bool) -> Vec<FetchTarget> {
-    // Without a session the connection remembers which incarnation of a name was read.
+    // Without a session, the connection remembers which incarnation of a topic name the client read.
     let remembers = request.session_epoch == EPOCH_FINAL;
     let mut targets = Vec::with_capacity(request.partitions.len());
     let map = call.shared.replicas.snapshot();
@@ -119,7 +119,7 @@ fn targets(call: &Call<'_>, request: &FetchRequest, body: &[u8], by_id: bool) ->
         let key = if by_id {
             TopicKey::Id(topic.topic_id)
         } else {
-            // Reuses the name from the metadata, which avoids a copy.
+            // Reuse the name from the metadata, which avoids a copy.
             let name = text(topic.name, body);
             match map.topic_id(name).and_then(|id| map.topic(id)) {
                 Some(hosted) => TopicKey::Name(Arc::clone(&hosted.name)),

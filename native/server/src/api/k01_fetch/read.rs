@@ -31,7 +31,7 @@ pub(super) struct Outcome {
     pub(super) urgent: bool,
     /// Whether the records count against the replication throttle.
     pub(super) throttled: bool,
-    /// Unknown or refused partition, which cannot be waited for.
+    /// Whether the partition is unknown or refused, so that the fetch cannot wait for it.
     pub(super) absent: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn read_all(
     let mut incarnations = Vec::new();
     let in_session = matches!(source, Source::Session(_));
     for (place, target) in source.targets() {
-        // Neighbours usually belong to one topic, so look the topic up once.
+        // Look up each topic once, because consecutive partitions usually belong to the same topic.
         let (topic, refused) = match &resolved {
             Some((key, topic, refused)) if **key == target.topic => (topic, *refused),
             _ => {
@@ -85,7 +85,7 @@ pub(super) fn read_all(
             continue;
         }
         let mut outcome = read_one(parameters, view, topic, place, target, left, empty);
-        // A matching epoch proves nothing: some clients use the new epoch with a position of the old log.
+        // A matching epoch is no proof: some clients send the new epoch with a position in the old log.
         if of_another && !in_session && outcome.is_behind_the_start(target) {
             outcome = starts_anew();
         }
@@ -101,7 +101,7 @@ pub(super) fn read_all(
     outcomes
 }
 
-/// Return the id of the name's topic if it differs from the incarnation that was read before.
+/// Return the id of the topic that now has this name, if it differs from the incarnation that the client read before.
 fn incarnation(topic: &ResolvedTopic<'_>, target: &FetchTarget) -> Option<TopicId> {
     topic
         .id

@@ -14,8 +14,8 @@ impl Connection {
     fn deadlines(&self, thread: &ThreadState) -> [Option<(Instant, CloseReason)>; 7] {
         let limits = &thread.settings.limits;
         let muted = self.info.quotas.muted_until();
-        // A peer that waits for a reply is not idle, and a peer that the broker does not read from cannot complete its
-        // frame.
+        // Two cases are no timeouts: a peer that waits for a reply is not idle, and a peer that the broker does not
+        // read from cannot complete its frame.
         let waits_for_us = !self.slots.is_empty() || muted.is_some();
         let tls = self.tls.as_deref();
         [
@@ -90,7 +90,7 @@ impl Connection {
         }
         self.armed = Some(next);
         self.timer.as_mut().reset(next.into());
-        // Polled once per setting, because the task's waker does not change.
+        // The timer is polled only once for each new deadline, because the task's waker does not change.
         if self.timer.as_mut().poll(context).is_ready() {
             context.waker().wake_by_ref();
         }

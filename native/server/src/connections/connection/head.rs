@@ -30,9 +30,9 @@ use crate::shared::ThreadState;
 enum Head {
     /// The reply is in the output.
     Answered,
-    /// It was polled and is pending.
+    /// The request was polled and is pending.
     Waits(Slot),
-    /// It was deferred and has started; it was not polled yet.
+    /// The request was deferred and has started, but was not polled yet.
     Begun(Slot),
 }
 
@@ -66,7 +66,7 @@ impl Connection {
                     slot
                 }
                 Head::Begun(slot) => {
-                    // A Fetch was polled already.
+                    // A Fetch was already polled when it began.
                     work.head_waits = matches!(slot, Slot::Fetch(_));
                     slot
                 }

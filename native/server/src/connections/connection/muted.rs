@@ -27,7 +27,7 @@ impl Connection {
         Some(until.min(now + LOOK_AGAIN))
     }
 
-    /// Unmute the connection when its time is over, and close it if the peer has disconnected.
+    /// Unmute the connection when its mute ends, and close it if the peer has disconnected.
     pub(super) fn look_whether_muted(
         &mut self,
         context: &mut Context<'_>,
@@ -49,7 +49,7 @@ impl Connection {
             Poll::Ready(Err(error)) if error.kind() != ErrorKind::WouldBlock => {
                 Err(CloseReason::of_io(error))
             }
-            // The unread bytes are early requests, which are read later. A peer that reset the connection expects no
+            // The unread bytes are further requests, which are read later. A peer that reset the connection expects no
             // reply.
             _ => match self.socket.take_error() {
                 Ok(Some(error)) | Err(error) => Err(CloseReason::of_io(error)),

@@ -12,8 +12,8 @@ use crate::metrics::slow_requests::SlowRequest;
 use crate::metrics::{AnsweredRequest, STAGES, Split, micros_of};
 use crate::shared::{ServerState, ThreadState};
 
-/// A reply up to this size reaches the kernel within microseconds, so its send time is the write time, which saves a
-/// clock read (half a percent of a small request).
+/// Maximum size of a reply that reaches the kernel within microseconds. Its send time counts as its write time, which
+/// saves a clock read (half a percent of a small request).
 const AT_ONCE_BYTES_MAX: usize = 16 << 10;
 
 impl Connection {

@@ -111,7 +111,7 @@ fn records_are_of_when_it_was_committed_and_in_their_order() {
     assert_eq!(header.record_count, 2);
 }
 
-/// Who commits: generation, member, instance.
+/// The committing member: generation, member id, instance id.
 type Who = (i32, &'static str, Option<&'static str>);
 const ONE: Who = (3, "m", None);
 
@@ -139,7 +139,7 @@ fn body(version: i16, group: &str, who: Who, topics: &[(u128, i32)]) -> Vec<u8> 
     body
 }
 
-/// Of a broker.
+/// The parts of a broker that commits need.
 #[derive(Default)]
 struct Giver(CachedResponses);
 
@@ -259,7 +259,8 @@ fn topics_go_by_name_or_by_id_as_the_version_has_it() {
             None,
             "one is not known"
         );
-        // A position of before this incarnation: by id it can be meant for nothing else.
+        // The commit's leader epoch is from before this incarnation. Because the request names the topic by id, it can
+        // only mean this incarnation.
         let early = within(&lease, &body(&[(1, 3)]));
         assert_eq!(early.is_some(), version == offset_commit::BY_ID);
     }

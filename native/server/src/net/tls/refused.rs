@@ -130,7 +130,8 @@ pub(crate) fn refusal(error: &Error, subject: &str) -> Option<String> {
              truststore",
             between(*not_after, *time)
         ),
-        // rustls has this variant for an invalid time, and the one above for others.
+        // rustls uses this variant for an invalid validity period, and the variant above for certificates that have
+        // expired.
         Problem::Expired => format!(
             "a certificate ends before it begins: that of {subject}, or one between it and the truststore"
         ),

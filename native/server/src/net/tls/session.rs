@@ -28,8 +28,8 @@ use crate::net::outgoing::{Outgoing, poll_send};
 
 /// Plain bytes encrypted at once: three records, which together fit a buffer of the pool.
 const SEALED_BYTES_MAX: usize = 3 * 16 * 1024;
-/// Maximum plain bytes of one read: together with their records they fit a core's cache. With more, each step reads
-/// them from memory again.
+/// Maximum plain bytes of one read. Together with their records they fit a core's cache; with more bytes, each step
+/// would read them from memory again.
 pub(crate) const PLAIN_BYTES_MAX: usize = BUFFER_BYTES_MIN;
 /// Minimum bytes read beyond an incomplete record or handshake message.
 const READ_BYTES_MIN: usize = 16 * 1024;
@@ -37,7 +37,8 @@ const READ_BYTES_MIN: usize = 16 * 1024;
 const RECORD_OVERHEAD_BYTES: usize = 64;
 /// First byte of the record of a client hello.
 const HANDSHAKE_RECORD: u8 = 0x16;
-/// First byte of a request's length, as the first request never takes 16 MiB. TLS has no such record type.
+/// First byte of a request's length prefix, because the first request is always smaller than 16 MiB. TLS has no record
+/// type with this value.
 const REQUEST_LENGTH: u8 = 0;
 
 /// Reason why a connection cannot continue.
@@ -46,7 +47,7 @@ pub(crate) enum TlsProblem {
     Io(io::Error),
     /// The first bytes are not those of a TLS client.
     NotTls(Guess),
-    /// The first bytes are a request without TLS: `read` bytes of it were appended to the plain bytes.
+    /// The first bytes are a request without TLS. `read` bytes of it were appended to the plain bytes.
     Plaintext { read: usize },
     /// One side rejected the other's message or certificate.
     Failed {
@@ -61,7 +62,7 @@ pub(crate) enum TlsProblem {
 pub(crate) struct TlsSession {
     server: Arc<TlsServer>,
     connection: UnbufferedServerConnection,
-    /// Received bytes. Without capacity between turns if none are left.
+    /// Received bytes that are not processed. Between turns, an empty buffer has no capacity, because the pool has it.
     received: Vec<u8>,
     /// Start of the first unprocessed record.
     start: usize,
@@ -69,12 +70,12 @@ pub(crate) struct TlsSession {
     partial_since: Option<Instant>,
     /// Encrypted records for the socket.
     sending: Vec<u8>,
-    /// Number of their bytes already sent.
+    /// Number of bytes of `sending` that are already sent.
     sent: usize,
     /// True once any bytes arrived.
     begun: bool,
     peer_closed: bool,
-    /// After a failure nothing is read or encrypted.
+    /// Whether the session has failed. It then neither reads nor encrypts.
     failed: bool,
 }
 
@@ -131,8 +132,8 @@ impl TlsSession {
         self.partial_since
     }
 
-    /// Read once and append the decrypted bytes to `plain`. Return the bytes read from the socket; 0 = the peer has
-    /// closed its side. After an error an alert may be pending.
+    /// Read once and append the decrypted bytes to `plain`. Return the number of bytes read from the socket; 0 means
+    /// that the peer has closed its side. After an error an alert may be pending.
     pub(crate) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -218,7 +219,7 @@ impl TlsSession {
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.sending),
                 Ok(ConnectionState::TransmitTlsData(data)) => {
-                    // The data is in `sending`, which is sent before any later data.
+                    // Marking the data as sent is correct: it is in `sending`, which is sent before any later data.
                     data.done();
                     Ok(())
                 }
@@ -255,7 +256,7 @@ impl TlsSession {
     /// Queue the alert that reports the error to the peer, if there is one.
     fn queue_alert(&mut self) {
         self.failed = true;
-        // rustls requires the earlier input again, and returns its output before it reads it.
+        // rustls requires the earlier input again, but returns its output before it reads that input.
         while self.connection.wants_write()
             && let UnbufferedStatus {
                 state: Ok(ConnectionState::EncodeTlsData(data)),
@@ -446,8 +447,8 @@ mod tests {
     use super::super::principal::PrincipalRules;
     use super::*;
 
-    /// Return how a listener classifies a client whose first bytes are these, and the plain bytes. The listener has no
-    /// certificate, which the test never needs.
+    /// Return how a listener classifies a client that begins with these bytes, and the plain bytes. The listener has no
+    /// certificate, because the test never needs one.
     fn begins_with(sent: &[u8]) -> (Result<usize, TlsProblem>, Vec<u8>) {
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions();
@@ -488,7 +489,7 @@ mod tests {
         let (other, plain) = begins_with(&[1, 0, 0, 0, 9]);
         assert!(matches!(other, Err(TlsProblem::NotTls(Guess::Garbage))));
         assert!(plain.is_empty());
-        // An incomplete record.
+        // The bytes are an incomplete record.
         let (record, plain) = begins_with(&[HANDSHAKE_RECORD, 3, 1, 0, 50, 1]);
         assert!(matches!(record, Ok(6)));
         assert!(plain.is_empty());

@@ -17,7 +17,7 @@ use super::refused::SubjectRecorder;
 pub enum ClientAuth {
     /// Do not request a certificate.
     None,
-    /// Request a certificate: clients without one are served, clients with an invalid one are not.
+    /// Request a certificate. Clients without one are accepted, clients with an invalid one are not.
     Requested,
     /// Require a certificate.
     Required,
@@ -187,7 +187,7 @@ fn versions(names: &[String]) -> Result<Vec<&'static SupportedProtocolVersion>, 
     Ok(found)
 }
 
-/// Return the name of a suite in Java and IANA.
+/// Return a suite's name in Java, which is its IANA name.
 fn name_of(suite: rustls::SupportedCipherSuite) -> String {
     format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
 }
