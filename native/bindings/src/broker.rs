@@ -1,5 +1,5 @@
-//! `NativeBroker`: the data plane of one broker for Python, one object per subject. Each object converts arguments,
-//! releases the GIL and maps errors.
+//! `NativeBroker`: the data plane of one broker for Python, with one object for each subject. Each object converts
+//! arguments, releases the GIL and maps errors.
 
 mod authorizer;
 mod cached_responses;

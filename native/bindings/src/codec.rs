@@ -1,9 +1,9 @@
 //! Conversion of messages between bytes and Python objects: the schema codec with a sink and a source for msgspec
 //! structs.
 //!
-//! A class is built from its schema on first use, so that starting is cheap; `pybroker.protocol.messages` provides the
-//! same classes to handlers. This module needs the GIL; [`pybroker_protocol::codec::check`] validates frames before,
-//! without it.
+//! A class is built from its schema on first use, so that the start is cheap; `pybroker.protocol.messages` provides the
+//! same classes to handlers. This module needs the GIL. Before it, [`pybroker_protocol::codec::check`] validates frames
+//! without the GIL.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ create_exception!(
     "Bytes that are no message of that key and version, or a message that this version cannot carry."
 );
 
-/// Decode a request of a client or a broker into its class. `registry` is the registry of the listener. `paused`:
+/// Decode a request of a client or a broker into its class. `registry` is the registry of the listener. With `paused`,
 /// release the GIL repeatedly, because the caller is a separate thread.
 ///
 /// # Errors
@@ -70,7 +70,7 @@ pub fn elements_of(registry: Registry, (api_key, version): (i16, i16), body: &[u
         .unwrap_or(0)
 }
 
-/// Encode the body of the response to a request of that key and version.
+/// Encode the body of the response to a request with this key and version.
 ///
 /// # Errors
 ///
@@ -178,7 +178,8 @@ pub fn encode<'py>(
         .map(|body| PyBytes::new(py, &body))
 }
 
-/// Use these classes for the structs of an inter-broker message. They must have the same fields in the same order.
+/// Use these classes for the structs of an inter-broker message. Each must have the same fields in the same order as
+/// the struct.
 #[pyfunction]
 pub fn use_classes(
     py: Python<'_>,
@@ -191,7 +192,7 @@ pub fn use_classes(
     Classes::give(py, found, classes)
 }
 
-/// Decode a message body; remaining bytes are an error.
+/// Decode a message body. Remaining bytes are an error.
 #[pyfunction]
 #[pyo3(signature = (api_key, version, data, request, *, interbroker = false))]
 pub fn decode(
@@ -212,8 +213,8 @@ pub fn decode(
 }
 
 /// Decode data in records or inside other messages, by the name of its class (`StoredOffset`,
-/// `ConsumerProtocolSubscription`). Such bytes start with their version; `data` is the part after it. `front`: ignore
-/// remaining bytes, because later versions only add fields at the end.
+/// `ConsumerProtocolSubscription`). Such bytes start with their version; `data` is the part after it. With `front`,
+/// ignore remaining bytes, because later versions only add fields at the end.
 #[pyfunction]
 #[pyo3(signature = (name, version, data, *, front = false))]
 pub fn decode_data(
@@ -236,7 +237,7 @@ pub fn decode_data(
         .map_err(|failure| failure.into_error(message, version))
 }
 
-/// Encode a whole request without its length: header and body. For clients.
+/// Encode a complete request (header and body, without the length prefix) for clients.
 #[pyfunction]
 #[pyo3(signature = (message, version, correlation_id, client_id = None))]
 pub fn encode_request<'py>(
@@ -283,7 +284,7 @@ pub(crate) fn encode_request_body(
     Ok((api_key, encode_message(py, classes, version, message)?))
 }
 
-/// Decode the body of a response. For clients.
+/// Decode the body of a response, for clients.
 ///
 /// # Errors
 ///
@@ -298,7 +299,7 @@ pub(crate) fn decode_response_body(
     decode_message(py, message, version, body, ELEMENTS_MAX_TRUSTED)
 }
 
-/// Decode a whole response without its length into correlation id and message. For clients.
+/// Decode a complete response, without the length prefix, into correlation id and message, for clients.
 #[pyfunction]
 #[pyo3(signature = (api_key, version, frame, *, interbroker = false))]
 pub fn decode_response(

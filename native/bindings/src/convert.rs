@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyDict};
 use crate::errors::native_error;
 use crate::uuid::Uuid;
 
-/// Implement `__repr__` with all fields, for classes that only have fields.
+/// Implement `__repr__` with all fields, for classes that have only fields.
 macro_rules! shown {
     ($($class:ident),+) => {$(
         #[pyo3::pymethods]
@@ -22,12 +22,12 @@ macro_rules! shown {
 }
 pub(crate) use shown;
 
-/// Convert a topic id; zero is rejected.
+/// Convert a topic id. The zero id is rejected.
 pub(crate) fn topic_id(id: Uuid) -> PyResult<TopicId> {
     TopicId::new(id.0).ok_or_else(|| PyValueError::new_err("the zero id names no topic"))
 }
 
-/// Return the key of a partition: the id of its topic, and its number.
+/// Return the key of a partition, from the id of its topic and its index.
 pub(crate) fn tip(topic: Uuid, partition: i32) -> PyResult<TopicIdPartition> {
     Ok(TopicIdPartition {
         topic_id: topic_id(topic)?,
@@ -35,11 +35,11 @@ pub(crate) fn tip(topic: Uuid, partition: i32) -> PyResult<TopicIdPartition> {
     })
 }
 
-/// (key, value) of a record; borrowed from Python during the call.
+/// (key, value) of a record, borrowed from Python during the call.
 type Record<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-/// Build the uncompressed batch, at base offset 0, of (key, value) tuples; with a producer's id and epoch it is part of
-/// a transaction.
+/// Build an uncompressed batch at base offset 0 from (key, value) tuples. With a producer's id and epoch, the batch is
+/// part of a transaction.
 pub(crate) fn batch_of(
     records: &[Bound<'_, PyAny>],
     timestamp_ms: i64,
@@ -61,7 +61,8 @@ pub(crate) fn batch_of(
         .map_err(|error| native_error(ErrorCode::MESSAGE_TOO_LARGE.0, error))
 }
 
-/// Settings under Kafka's names. Absent or None means the default; the error for a wrong type names the setting.
+/// Settings under Kafka's names. An absent setting or None means the default. The error for a wrong type names the
+/// setting.
 pub(crate) struct Settings<'a, 'py>(pub(crate) &'a Bound<'py, PyDict>);
 
 impl Settings<'_, '_> {
@@ -82,8 +83,8 @@ impl Settings<'_, '_> {
         }
     }
 
-    /// Return an integer setting. `ValueError` names a value out of `T`'s range; the control plane checked the
-    /// setting's own limits before.
+    /// Return an integer setting. `ValueError` names a value out of `T`'s range. The control plane has already checked
+    /// the setting's own limits.
     pub(crate) fn number<T: TryFrom<i64> + Copy>(&self, name: &str, default: T) -> PyResult<T> {
         if let Some(value) = self.0.get_item(name)?
             && value.is_instance_of::<PyBool>()

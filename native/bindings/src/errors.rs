@@ -1,4 +1,4 @@
-//! Mapping of Rust errors to Kafka codes and Python exceptions.
+//! Conversion of Rust errors to Kafka error codes and Python exceptions.
 
 use pybroker_model::BatchError;
 use pybroker_protocol::ErrorCode;
@@ -28,8 +28,8 @@ create_exception!(
     "A listener cannot be opened."
 );
 
-/// Add the attributes of `NativeError`. Implemented in Python, because the stable ABI of 3.11 cannot subclass
-/// exceptions in native code.
+/// Add the attributes of `NativeError`. They are implemented in Python, because with the stable ABI of Python 3.11
+/// native code cannot subclass exceptions.
 pub(crate) fn add_attributes(py: Python<'_>) -> PyResult<()> {
     let class = py.get_type::<NativeError>();
     class.setattr(
@@ -65,7 +65,7 @@ pub(crate) fn log_dir_error(error: &StorageError) -> PyErr {
             found,
             expected,
         } => {
-            // KIP-78 leaves editing ids to experts; the message tells them how.
+            // KIP-78 lets experts edit the ids by hand, so the message tells them how.
             let remedy = if found.starts_with("cluster") {
                 ". If it is the data of this cluster, run `pybroker cluster adopt-id`"
             } else {
@@ -91,7 +91,7 @@ pub(crate) fn batch_error(error: &BatchError) -> PyErr {
     native_error(error_codes::of_batch(error).0, error)
 }
 
-/// Return the Kafka error code, from the server's table.
+/// Return the Kafka error code of the server's mapping.
 pub(crate) fn partition_code(error: &PartitionError) -> i16 {
     error_codes::of_partition(error, Naming::Name).0
 }

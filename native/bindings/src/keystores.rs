@@ -1,4 +1,4 @@
-//! Keystores and truststores, read by Python from a file or from a setting.
+//! Keystores and truststores that Python has read from a file or from a setting.
 
 use pybroker_keystore::{Kind, Store, identity, kind_of, trusted};
 use pyo3::exceptions::PyValueError;
@@ -49,7 +49,7 @@ impl TlsStore {
         key_password: Option<&str>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let store = self.store()?;
-        // Slow by design: the password is hashed thousands of times.
+        // Release the GIL, because this is slow by design: the password is hashed thousands of times.
         let read = py.detach(|| identity(&store, key_password));
         let pem = read.map_err(|problem| PyValueError::new_err(problem.to_string()))?;
         Ok(PyBytes::new(py, &pem))

@@ -12,14 +12,14 @@
 //! | `measure` | single functions of the data path, for tests and benches |
 //!
 //! **Values that cross the boundary have named fields.** A value with more than two parts, or with parts that could be
-//! confused, is a class declared here, in both directions; pairs that are keys and values of a mapping stay pairs, and
-//! so do keys of Python's dictionaries. The classes are native, not structs or named tuples of Python. A wrong field
+//! confused, is a class that this crate declares, in both directions. Pairs of key and value of a mapping stay pairs,
+//! and so do keys of Python's dictionaries. The classes are native, not Python structs or named tuples. A wrong field
 //! raises an error in the Python line that creates the object. Native code reads the fields without attribute look-ups,
 //! and copied fields without the GIL. Each class is declared once; `tests/native/test_surface.py` checks the stub
 //! against the declaration.
 //!
-//! All modules may use `uuid`, `convert` and `errors`. Of the modules above these, one may use another only in this
-//! order: `plane` ← `broker`, `quorum`; `codec` ← `broker`, `spark`, `measure`.
+//! All modules may use `uuid`, `convert` and `errors`. Otherwise `broker` and `quorum` may use `plane`, and `broker`,
+//! `spark` and `measure` may use `codec`.
 
 mod broker;
 mod client;

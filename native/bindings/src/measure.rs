@@ -1,4 +1,4 @@
-//! Functions of the data path that Python may call separately: the same code that serves the sockets.
+//! Single functions of the data path for Python: the same code that serves the sockets.
 
 pub(crate) mod batches;
 pub(crate) mod hot;

@@ -1,5 +1,5 @@
-//! A broken invariant of the broker aborts the process (ARCHITECTURE.md, invariant 10): if only a data thread ended,
-//! its connections would hang and its pending work would never complete.
+//! A panic aborts the process, because it means a broken invariant (ARCHITECTURE.md, invariant 10). If only a data
+//! thread ended, its connections would hang and its pending work would never complete.
 
 use std::sync::Once;
 

@@ -1,13 +1,14 @@
-//! Regular expressions from clients, matched in linear time (nearly RE2's dialect).
+//! Regular expressions from clients. They are matched in linear time; the dialect is nearly RE2's.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use regex::{Regex, RegexBuilder};
 
-/// Maximum size of a compiled expression; a few characters can require gigabytes.
+/// Maximum size of a compiled expression. Without it, an expression of a few characters can require gigabytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum size of the states that matching keeps with an expression. An expression whose states explode fills it.
+/// Maximum size of the states that matching caches for an expression. An expression with very many states uses all of
+/// it.
 const STATES_BYTES_MAX: usize = 256 << 10;
 
 /// A regular expression that must match the whole text.
@@ -18,7 +19,8 @@ pub(crate) struct Pattern(Regex);
 impl Pattern {
     #[new]
     fn new(pattern: &str) -> PyResult<Self> {
-        // Compile it alone first: unbalanced brackets would close the enclosing ones.
+        // Compile the pattern alone first, because unbalanced brackets in it would close the brackets that enclose it
+        // below.
         compiled(pattern)?;
         compiled(&format!(r"\A(?:{pattern})\z")).map(Self)
     }

@@ -43,13 +43,13 @@ pub(crate) struct DataPlane {
     settings: ArcSwap<NativeSettings>,
     pub(crate) queue: Arc<ControlQueue>,
     pub(crate) metadata: Arc<MetadataHolder>,
-    /// Set by `start_replicas`.
+    /// The replicas, set by `start_replicas`.
     replicas: ArcSwapOption<Replicas>,
     /// TLS configuration of listeners, by name.
     pub(crate) tls: Mutex<HashMap<String, TlsListener>>,
-    /// Set by `start_server`.
+    /// The server, set by `start_server`.
     server: ArcSwapOption<Server>,
-    /// Set by `start_fetchers`.
+    /// The fetchers, set by `start_fetchers`.
     fetchers: ArcSwapOption<Fetchers>,
     background: Mutex<Option<Background>>,
     /// Held by `stop`, so that a second call waits for the first.
@@ -91,7 +91,8 @@ impl DataPlane {
         self.replicas.load_full()
     }
 
-    /// Return the partitions and log directories. `RuntimeError` if the caller uses them before `start_replicas`.
+    /// Return the partitions and log directories. Raises `RuntimeError` if the caller uses them before
+    /// `start_replicas`.
     pub(crate) fn replicas(&self) -> PyResult<Arc<Replicas>> {
         self.open_replicas().ok_or_else(|| {
             PyRuntimeError::new_err(
@@ -200,7 +201,7 @@ impl DataPlane {
         self.fetchers.load_full()
     }
 
-    /// Start the fetchers with these connection settings, without following any leader yet.
+    /// Start the fetchers with these connection settings. They do not follow any leader yet.
     pub(crate) fn start_fetchers(&self, connection: ConnectionSettings) -> PyResult<()> {
         if self.fetchers.load().is_some() {
             return Err(PyRuntimeError::new_err(
@@ -234,7 +235,7 @@ impl DataPlane {
         self.settings.load_full()
     }
 
-    /// Apply those settings that can change while the broker runs.
+    /// Apply the settings that can change while the broker runs.
     pub(crate) fn change_settings(&self, changed: NativeSettings) -> PyResult<()> {
         self.metadata.cached_responses().invalidate_all();
         let changed = Arc::new(changed);
@@ -258,11 +259,12 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Stop after the listeners have closed: stop the fetchers, finish produces, close connections, flush logs, and
-    /// write snapshots, checkpoints and the clean-shutdown marker. Never waits for the GIL, nor holds it.
+    /// Stop after the listeners have closed: stop the fetchers, finish Produce requests, close connections, flush logs,
+    /// and write snapshots, checkpoints and the clean-shutdown marker. The function neither holds the GIL nor waits for
+    /// it.
     pub(crate) fn stop(&self, timeout: Duration) -> Result<(), String> {
         let start = Instant::now();
-        // Clients with unanswered requests must not use up the time that the disks need.
+        // Reserve half of the time for the disks, so that clients with unanswered requests cannot use it up.
         let clients_deadline = start + timeout / 2;
         let mut stopped = self.stopping.lock();
         if std::mem::replace(&mut *stopped, true) {
@@ -271,7 +273,7 @@ impl DataPlane {
         if let Some(fetchers) = self.fetchers.swap(None) {
             fetchers.stop();
         }
-        // Python no longer drains the queue: close it, so that no connection waits for the answer to the last requests.
+        // Python no longer drains the queue. Close it, so that no connection waits for the answer to its last request.
         self.queue.close();
         if let Some(server) = self.server() {
             server.shutdown(clients_deadline);
@@ -279,7 +281,7 @@ impl DataPlane {
         if let Some(background) = self.background.lock().take() {
             background.stop();
         }
-        // Drops the last references to the logs and to the directories' locks.
+        // This drops the last references to the logs and to the directories' locks.
         drop(self.server.swap(None));
         match self.replicas.swap(None) {
             Some(replicas) => replicas.shutdown(timeout.saturating_sub(start.elapsed())),

@@ -34,7 +34,7 @@ pub(crate) use values::{
     QuorumEndpoint, QuorumLogSummary, QuorumReplica, QuorumReplicaStatus, QuorumStatus,
 };
 
-/// A node of the metadata quorum. Its threads write, sync and decide; Python carries messages and applies records.
+/// A node of the metadata quorum. Its threads write, sync and decide; Python passes messages and applies records.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct MetadataQuorum {
     node: Node,
@@ -43,7 +43,7 @@ pub(crate) struct MetadataQuorum {
 }
 
 impl MetadataQuorum {
-    /// Return the metadata topic's id as the node knows it at any time.
+    /// Return the metadata topic's id in this node's log. The returned cell follows later changes.
     pub(crate) fn topic_id(&self) -> TopicIdCell {
         self.node.topic_id()
     }
@@ -58,7 +58,7 @@ impl MetadataQuorum {
             .map_err(|error| open_error(&error))
     }
 
-    /// Format the directory. `voters` are the first voters of a new cluster, or empty to join one.
+    /// Format the directory. `voters` are the first voters of a new cluster, or empty for a node that joins a cluster.
     #[staticmethod]
     fn format(
         py: Python<'_>,
@@ -91,7 +91,7 @@ impl MetadataQuorum {
         Ok((found.timestamp_ms, voters))
     }
 
-    /// Return what the log of a stopped node has.
+    /// Return a summary of the log of a stopped node.
     #[staticmethod]
     fn summary(py: Python<'_>, directory: PathBuf) -> PyResult<QuorumLogSummary> {
         py.detach(|| offline::summary(&files_of(&directory)?, LogOptions::default()))
@@ -116,7 +116,7 @@ impl MetadataQuorum {
         .map_err(|error| log_error(&error))
     }
 
-    /// Begin the log in `directory` with the snapshot in `source`.
+    /// Begin a log in `directory` with the snapshot in `source`.
     #[staticmethod]
     fn restore(
         py: Python<'_>,
@@ -213,7 +213,7 @@ impl MetadataQuorum {
         })
     }
 
-    /// Return a descriptor that is readable while `take` has something to return.
+    /// Return a file descriptor that is readable while `take` has outputs to return.
     fn fileno(&self) -> RawFd {
         self.wake.fd()
     }
@@ -232,7 +232,8 @@ impl MetadataQuorum {
         Ok(taken)
     }
 
-    /// Raise `ValueError` if `body` is not a message of the quorum; the node then sends no response.
+    /// Process a request of another node. Raise `ValueError` if `body` is not a message of the quorum; the node then
+    /// sends no response.
     fn receive_request(
         &self,
         handle: u64,
@@ -293,7 +294,8 @@ impl MetadataQuorum {
         py.detach(|| self.node.status()).into()
     }
 
-    /// Return None if `end_offset` is not beyond the latest snapshot, or while another snapshot is being written.
+    /// Begin a snapshot. Return None if `end_offset` is not beyond the latest snapshot, or while another snapshot is
+    /// being written.
     fn begin_snapshot(
         &self,
         py: Python<'_>,

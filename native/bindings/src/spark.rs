@@ -1,7 +1,7 @@
 //! Native support for `pybroker.spark`: writing and reading Arrow batches, and requests for planning.
 //!
-//! Arrow data crosses as PyCapsules (the Arrow PyCapsule interface): no copy, no dependency on pyarrow. The GIL is
-//! released while rows are encoded, decoded, sent or awaited.
+//! Arrow data is passed as PyCapsules (the Arrow PyCapsule interface), without a copy and without a dependency on
+//! pyarrow. The GIL is released while rows are encoded, decoded, sent or awaited.
 
 mod blocking_client;
 mod capsules;

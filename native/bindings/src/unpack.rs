@@ -5,8 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// Decompress `data` with the codec of attribute bits `codec`, without the GIL. Raises `ValueError` if the data is
-/// corrupt or expands to more than `max` bytes; uses no more memory than that.
+/// Decompress `data` without the GIL. `codec` is the codec's number in batch attributes. Raises `ValueError` if the
+/// data is corrupt or expands to more than `max` bytes, and uses no more memory than that.
 #[pyfunction]
 pub(crate) fn unpacked<'py>(
     py: Python<'py>,

@@ -1,11 +1,11 @@
-//! `Uuid` for Python: the model's 128 bits, frozen.
+//! `Uuid` for Python: the 128-bit id of pybroker-model, immutable.
 
 use pybroker_model::Uuid as Id;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A 128-bit id (KIP-516). Frozen; ordered by its bytes; `str()` is 22 characters of url-safe base64.
+/// A 128-bit id (KIP-516). It is immutable and ordered by its bytes. `str()` returns 22 characters of url-safe base64.
 #[pyclass(frozen, from_py_object, eq, ord, hash, module = "pybroker._native")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub Id);
@@ -18,15 +18,15 @@ impl std::fmt::Debug for Uuid {
 
 #[pymethods]
 impl Uuid {
-    /// All bits zero: null on the wire.
+    /// The id whose bits are all zero: null on the wire.
     #[classattr]
     const ZERO: Uuid = Uuid(Id::ZERO);
 
-    /// The sentinel of the metadata topic.
+    /// The reserved id of the metadata topic.
     #[classattr]
     const METADATA: Uuid = Uuid(Id::METADATA);
 
-    /// Create an id from Java's halves, each modulo 2**64.
+    /// Create an id from Java's two halves, each modulo 2**64.
     #[new]
     fn new(
         most_significant_bits: &Bound<'_, PyAny>,
@@ -43,7 +43,7 @@ impl Uuid {
         )))
     }
 
-    /// Return a version-4 id: never ZERO or METADATA, and its text never starts with '-'.
+    /// Return a new version-4 id. It is never ZERO or METADATA, and its text never starts with '-'.
     #[staticmethod]
     fn random() -> Uuid {
         Uuid(Id::random())

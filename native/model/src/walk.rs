@@ -1,14 +1,14 @@
-//! Iteration over the records of a batch for validation: no allocation for each record, and for compressed batches no
-//! more memory than one chunk or one record.
+//! Iteration over the records of a batch for validation. It allocates no memory for each record, and for a compressed
+//! batch no more than one chunk or one record.
 
 use crate::compression::{DECOMPRESSED_BYTES_MAX, Decoder, failed};
 use crate::record::{RecordError, RecordRef, parse_record};
 use crate::{BatchError, Codec};
 use std::io::Read;
 
-/// Bytes decompressed at a time.
+/// Number of bytes that are decompressed at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Largest single record inside a compressed batch: the buffer grows to hold one whole record.
+/// Largest single record inside a compressed batch, because the buffer grows to hold a complete record.
 const RECORD_BYTES_MAX: usize = 128 << 20;
 
 /// Limit of the decompressed size of records, as a multiple of the compressed size; [`DECOMPRESSED_BYTES_MAX`] is
@@ -16,8 +16,8 @@ const RECORD_BYTES_MAX: usize = 128 << 20;
 /// clients for a minute.
 pub(crate) const EXPANSION_MAX: usize = 64;
 
-/// Expected ratio of decompressed to compressed bytes. If records would clearly exceed a budget by this ratio, their
-/// decompression does not start.
+/// Expected ratio of decompressed to compressed bytes. If the expected size clearly exceeds a budget, the decompression
+/// does not start.
 const EXPANSION_EXPECTED: usize = 4;
 
 /// Number of bytes that the caller may still decompress. It bounds the time of validation: a few kilobytes of zstd can
@@ -57,9 +57,8 @@ impl ExpansionBudget {
     }
 }
 
-/// Call `visit(index, record)` for exactly `count` records of `records`, then require the end.
-///
-/// Charges decompressed bytes to `budget`. Return the size of the decompressed records.
+/// Call `visit(index, record)` for exactly `count` records of `records`, then require the end of the data. Charge
+/// decompressed bytes to `budget`. Return the size of the decompressed records.
 pub(crate) fn walk(
     codec: Codec,
     records: &[u8],
@@ -77,7 +76,7 @@ pub(crate) fn walk(
     walk_stream(decoder, bytes_max, count, budget, visit)
 }
 
-/// Return the largest decompressed size of records with this compressed size.
+/// Return the maximum decompressed size of records that have this compressed size.
 #[must_use]
 pub fn expansion_max(compressed: usize) -> usize {
     DECOMPRESSED_BYTES_MAX.max(compressed.saturating_mul(EXPANSION_MAX))
@@ -123,7 +122,7 @@ fn walk_stream(
                 end -= start;
                 start = 0;
                 if end == buffer.len() {
-                    // Double instead of using `needed`: memory grows only with received bytes.
+                    // Double the buffer instead of allocating `needed`, so that memory grows only with received bytes.
                     buffer.resize(buffer.len() * 2, 0);
                 }
                 let read = decoder.read(&mut buffer[end..]).map_err(failed)?;
@@ -140,7 +139,7 @@ fn walk_stream(
             Err(error) => return Err(at(index, &error)),
         }
     }
-    // Extra bytes after the last record, buffered or still compressed, are an error like missing ones.
+    // Extra bytes after the last record, buffered or still compressed, are an error, like missing ones.
     if start < end || decoder.read(&mut buffer[..1]).map_err(failed)? > 0 {
         return Err(more_bytes());
     }

@@ -1,18 +1,18 @@
 //! The table of API keys: number, name, versions on client listeners, first flexible version, plane, and whether a
-//! handler exists. All other code takes these facts from here.
+//! handler exists. All other code reads these facts from this table.
 //!
-//! The highest versions are the ones of Kafka 4.4.0, the lowest versions the ones of Kafka 3.9.2, even if Kafka 4 no
-//! longer serves them. Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, because librdkafka stops
-//! compressing without them; Fetch starts at 4, because 0-3 need message formats 0 and 1; OffsetCommit and OffsetFetch
-//! start at 1, because version 0 keeps offsets in ZooKeeper; InitProducerId ends at 5, because Kafka 4.4.0 marks its
-//! version 6 unstable.
+//! The highest versions are those of Kafka 4.4.0. The lowest versions are those of Kafka 3.9.2, even if Kafka 4 no
+//! longer serves them. Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, because librdkafka
+//! stops compressing without them; Fetch starts at 4, because 0-3 need message formats 0 and 1; OffsetCommit and
+//! OffsetFetch start at 1, because version 0 keeps offsets in ZooKeeper; InitProducerId ends at 5, because Kafka 4.4.0
+//! marks its version 6 unstable.
 
 /// The plane that answers a request: the data plane, or a Python handler behind the bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plane {
-    /// Answered on the connection's own thread, without the GIL.
+    /// The connection's own thread answers, without the GIL.
     Native,
-    /// Forwarded to the control plane.
+    /// The data plane forwards the request to the control plane.
     Python,
 }
 
@@ -29,7 +29,7 @@ pub struct Api {
     pub first_flexible: Option<i16>,
     /// The plane that answers.
     pub plane: Plane,
-    /// Whether a handler exists: only these keys are advertised. A test compares handlers with this flag.
+    /// Whether a handler exists. Only keys with a handler are advertised. A test compares the handlers with this flag.
     pub served: bool,
 }
 
@@ -39,7 +39,7 @@ impl Api {
         self.key.name()
     }
 
-    /// Return whether client listeners serve `version`, with an answer other than UNSUPPORTED_VERSION.
+    /// Return whether client listeners serve `version` with a response other than UNSUPPORTED_VERSION.
     pub const fn supports(&self, version: i16) -> bool {
         let lowest = if matches!(self.key, ApiKey::Produce) {
             PRODUCE_LOWEST_IMPLEMENTED
@@ -49,8 +49,8 @@ impl Api {
         self.served && version >= lowest && version <= self.max_version
     }
 
-    /// Return the highest served version. With `topic_ids` false (`inter.broker.protocol.version` below 2.8) it is the
-    /// last version without topic ids; -1 if all versions use ids.
+    /// Return the highest served version. If `topic_ids` is false (`inter.broker.protocol.version` below 2.8), return
+    /// the last version without topic ids, or -1 if all versions use ids.
     pub const fn newest(&self, topic_ids: bool) -> i16 {
         if topic_ids {
             return self.max_version;
@@ -127,7 +127,8 @@ impl Api {
     }
 }
 
-/// Produce is advertised from 0 but implemented from this version: older versions carry message formats 0 and 1.
+/// Lowest implemented version of Produce. Version 0 is advertised too, but versions below this one carry message
+/// formats 0 and 1.
 pub const PRODUCE_LOWEST_IMPLEMENTED: i16 = 3;
 
 macro_rules! flexible {
@@ -323,8 +324,8 @@ impl ApiKey {
 }
 
 impl Api {
-    /// Return the row of key number `code`; `None` if there is no such key. One comparison for Kafka's own keys, whose
-    /// index is their number.
+    /// Return the row of key number `code`, or `None` if there is no such key. Kafka's own keys need only one
+    /// comparison, because their index is their number.
     pub fn find(code: i16) -> Option<&'static Api> {
         usize::try_from(code)
             .ok()

@@ -1,7 +1,7 @@
 //! Kafka's error codes up to Kafka 4.4, with the numbers of its protocol guide.
 //!
-//! On the wire a code is an `i16`: numbers outside of this list are valid values, not errors.
-//! `pybroker/protocol/error_codes.py` has the same list; a test compares them.
+//! On the wire a code is an `i16`, so numbers outside this list are valid values. `pybroker/protocol/error_codes.py`
+//! has the same list; a test compares them.
 
 use std::fmt;
 

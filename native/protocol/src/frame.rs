@@ -3,8 +3,8 @@
 /// Bytes of the length prefix.
 pub const LENGTH_BYTES: usize = 4;
 
-/// The smallest request: api key, version, correlation id (header v0 ends there). Every header since v1 has a client
-/// id, so a request has at least its length as well.
+/// The smallest request: API key, version, correlation id (the end of header v0). Every later header also has a client
+/// id, so it is longer by at least the client id's length field.
 pub const REQUEST_BYTES_MIN: usize = 8;
 
 /// Result of parsing a length prefix.
@@ -14,23 +14,23 @@ pub enum FrameLength {
     Incomplete,
     /// The body (everything after the prefix) takes this many bytes.
     Body(usize),
-    /// An invalid length for this listener.
+    /// The length is invalid for this listener.
     Refused {
-        /// The number read.
+        /// The length that the prefix claims.
         length: i32,
         /// The protocol that the peer probably speaks.
         guess: Guess,
     },
 }
 
-/// Protocol guessed from a refused length prefix, for the log line about the closed connection.
+/// Protocol that a refused length prefix suggests, for the log line about the closed connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guess {
-    /// A TLS client hello: this port speaks plaintext.
+    /// A TLS client hello, although this port expects plaintext.
     Tls,
     /// An HTTP request line.
     Http,
-    /// Anything else.
+    /// Any other bytes.
     Garbage,
 }
 
@@ -40,7 +40,7 @@ pub fn frame_length(bytes: &[u8], max: usize) -> FrameLength {
     frame_length_between(bytes, REQUEST_BYTES_MIN, max)
 }
 
-/// Parse the length prefix of frames that may be as short as `min`: SASL tokens without request header.
+/// Parse the length prefix of frames that may have only `min` bytes, because SASL tokens have no request header.
 #[inline]
 pub fn frame_length_between(bytes: &[u8], min: usize, max: usize) -> FrameLength {
     let Some(prefix) = bytes.first_chunk::<LENGTH_BYTES>() else {
@@ -58,7 +58,7 @@ pub fn frame_length_between(bytes: &[u8], min: usize, max: usize) -> FrameLength
 
 fn guess(prefix: &[u8; LENGTH_BYTES]) -> Guess {
     match prefix {
-        // Record type handshake, protocol version 3.x (SSL 3 to TLS 1.3).
+        // A TLS record of type handshake, with protocol version 3.x (SSL 3 to TLS 1.3).
         [0x16, 0x03, 0x00..=0x04, _] => Guess::Tls,
         b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" | b"DELE" | b"PATC" | b"CONN" | b"PRI " => {
             Guess::Http

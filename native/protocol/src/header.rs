@@ -1,7 +1,7 @@
 //! Request and response headers (KIP-482: request v2 and response v1 carry tagged fields).
 //!
-//! The client id keeps its legacy form in every header version, so that a broker can read a header whose key
-//! or version it does not know. ApiVersions answers with response header v0 in all versions (KIP-511).
+//! The client id has the legacy form in every header version, so that a broker can decode a header even if it does not
+//! know the key or version. ApiVersions answers with response header v0 in all versions (KIP-511).
 
 use crate::primitives::{DecodeError, Reader, Writer};
 
@@ -12,7 +12,7 @@ pub struct RequestPrefix {
     pub api_key: i16,
     /// API version.
     pub api_version: i16,
-    /// Returned in the response.
+    /// Correlation id, which the response repeats.
     pub correlation_id: i32,
 }
 
@@ -40,8 +40,8 @@ impl RequestPrefix {
     }
 }
 
-/// Decode the client id after the prefix; its bytes may not be UTF-8. `flexible` = the message version is flexible
-/// (header v2).
+/// Decode the client id after the prefix. Its bytes may not be UTF-8. `flexible` means that the message version is
+/// flexible (header v2).
 #[inline]
 pub fn read_client_id<'a>(
     reader: &mut Reader<'a>,
@@ -53,7 +53,7 @@ pub fn read_client_id<'a>(
 }
 
 impl RequestHeader<'_> {
-    /// Append the header; for tests, clients and the inter-broker channel.
+    /// Append the header, for tests, clients and inter-broker connections.
     pub fn write(&self, out: &mut Vec<u8>, flexible: bool) {
         let mut writer = Writer::new(out, false);
         writer.i16(self.prefix.api_key);
@@ -66,7 +66,7 @@ impl RequestHeader<'_> {
     }
 }
 
-/// Append a response header: the correlation id and, in v1, an empty tagged section.
+/// Append a response header: the correlation id and, in v1, an empty section of tagged fields.
 #[inline]
 pub fn write_response_header(out: &mut Vec<u8>, correlation_id: i32, flexible: bool) {
     let mut writer = Writer::new(out, flexible);

@@ -1,8 +1,8 @@
-//! Typed codecs of the messages that the data plane answers: no allocation per field, no copies of names or records.
-//! The schema interpreter handles all other messages; a test compares the two.
+//! Hand-written codecs of the messages that the data plane answers. They do not allocate for each field, or copy names
+//! or records. The schema interpreter handles all other messages; a test compares the two.
 //!
-//! Decoding rejects anything but the exact message (also remaining bytes) and never panics. A message with many
-//! partitions has them in one flat vector, which the caller reuses.
+//! Decoding rejects all bytes that are not exactly one message, including remaining bytes, and never panics. The
+//! partitions of large messages are in one flat vector, which the caller reuses.
 
 pub mod api_versions;
 pub mod fetch_request;
@@ -25,7 +25,7 @@ pub use wire_version::WireVersion;
 
 use crate::primitives::{DecodeError, Reader, Writer};
 
-/// Leader of a partition, as tagged fields of KIP-320 and KIP-951 carry it.
+/// Leader of a partition, in the tagged fields of KIP-320 and KIP-951.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaderIdAndEpoch {
     /// Broker id.
@@ -34,7 +34,7 @@ pub struct LeaderIdAndEpoch {
     pub leader_epoch: i32,
 }
 
-/// Address of a broker named by a [`LeaderIdAndEpoch`] (KIP-951).
+/// Address of a broker that a [`LeaderIdAndEpoch`] names (KIP-951).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeEndpoint<'a> {
     /// Broker id.

@@ -1,19 +1,21 @@
-//! Keys and versions that a listener serves, by its registry.
+//! Keys and versions that a listener serves, depending on its registry.
 
 use crate::api_key::{APIS, Api, ApiKey};
 use crate::codec::Registry;
 
-/// A message of the KIP-516 text, or one of pybroker's own among brokers. Layouts: `schema/interbroker`.
+/// A message of the KIP-516 text, or one of pybroker's own that brokers use among themselves. Layouts:
+/// `schema/interbroker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterBrokerApi {
     /// The key.
     pub key: ApiKey,
-    /// The previous version, with topic names, for brokers whose `inter.broker.protocol.version` is below 2.8. `None`
-    /// if brokers have no such version.
+    /// The version before, with topic names, for brokers whose `inter.broker.protocol.version` is below 2.8. `None` if
+    /// brokers have no such version.
     pub by_name: Option<i16>,
     /// Lowest version with topic ids.
     pub lowest: i16,
-    /// Version of the KIP-516 text; of the quorum's messages, which it defines in version 0, the newest one.
+    /// Version of the KIP-516 text. That text defines the quorum's messages in version 0; for them this is the newest
+    /// version instead.
     pub version: i16,
 }
 
@@ -34,7 +36,7 @@ const fn of_quorum(key: ApiKey, lowest: i16) -> InterBrokerApi {
     }
 }
 
-/// Return an API whose `version - 1` uses topic names.
+/// Return an API whose version before `version` uses topic names.
 const fn by_name(key: ApiKey, version: i16) -> InterBrokerApi {
     InterBrokerApi {
         key,
@@ -44,8 +46,8 @@ const fn by_name(key: ApiKey, version: i16) -> InterBrokerApi {
     }
 }
 
-/// The APIs of inter-broker listeners, ascending. They have their own layouts, except those about the state of share
-/// groups, which use Kafka's.
+/// The APIs of inter-broker listeners, ascending. They have their own layouts, except the messages about the state of
+/// share groups, which have Kafka's.
 pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::Produce, 9),
     by_name(ApiKey::Fetch, 13),
@@ -83,15 +85,16 @@ pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
 /// Properties of the cluster on which the served versions depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterKind {
-    /// `inter.broker.protocol.version` is 2.8 or later; below, only versions with topic names are served.
+    /// Whether `inter.broker.protocol.version` is 2.8 or later. Otherwise listeners serve only versions with topic
+    /// names.
     pub topic_ids: bool,
-    /// The cluster has a metadata quorum.
+    /// Whether the cluster has a metadata quorum.
     pub quorum: bool,
 }
 
 impl Api {
-    /// Return the lowest and highest version that listeners of `registry` serve, `None` if they do not serve the key.
-    /// Brokers use the KIP-516 text's versions, after authenticating as clients do.
+    /// Return the lowest and highest version that listeners of `registry` serve, or `None` if they do not serve the
+    /// key. Brokers use the versions of the KIP-516 text, after authenticating like clients.
     #[inline]
     pub fn versions_on(&self, registry: Registry, cluster: ClusterKind) -> Option<(i16, i16)> {
         match registry {
@@ -111,14 +114,15 @@ impl Api {
         let own = INTER_BROKER_APIS.iter().find(|own| own.key == self.key)?;
         match (own.by_name, topic_ids) {
             (Some(by_name), false) => Some((by_name, by_name)),
-            // Brokers have no version of Produce without topic ids: only the KIP-516 text defines one among brokers.
+            // Brokers have no version of Produce without topic ids: the only version among brokers is the one of the
+            // KIP-516 text.
             (None, false) if own.key == ApiKey::Produce => None,
             (by_name, _) => Some((by_name.unwrap_or(own.lowest), own.version)),
         }
     }
 
-    /// Return the rows that ApiVersions advertises on listeners of `registry`: row, lowest and highest version,
-    /// ascending.
+    /// Return the rows that ApiVersions advertises on listeners of `registry`, ascending: row, lowest version, highest
+    /// version.
     pub fn advertised(
         registry: Registry,
         cluster: ClusterKind,

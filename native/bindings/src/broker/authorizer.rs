@@ -1,4 +1,4 @@
-//! Access control entries from Python, and authorization of requests there.
+//! Access control entries from Python, and authorization of requests that Python answers.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl From<AclEntry> for Acl {
     }
 }
 
-/// The current access control entries, used by both planes.
+/// The current access control entries, which the data plane and the control plane share.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct NativeAuthorizer(Arc<MetadataHolder>);
 
@@ -60,7 +60,7 @@ impl NativeAuthorizer {
         Self(metadata)
     }
 
-    /// Evaluate the rules; `None` without authorizer.
+    /// Evaluate the rules. Return `None` if there is no authorizer.
     fn ask<R>(
         &self,
         principal: &str,
@@ -69,7 +69,7 @@ impl NativeAuthorizer {
     ) -> Option<R> {
         let rules = self.0.authorizer().load();
         let rules = rules.as_ref()?;
-        // Hosts of connections are addresses. For other text only entries for every host apply.
+        // Hosts of connections are addresses. For any other text, only entries for every host apply.
         let address = host
             .parse::<IpAddr>()
             .map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |address| {
@@ -81,7 +81,7 @@ impl NativeAuthorizer {
 
 #[pymethods]
 impl NativeAuthorizer {
-    /// Create a separate authorizer, whose entries affect no plane.
+    /// Create a separate authorizer whose entries do not affect the broker.
     #[new]
     fn apart() -> Self {
         Self(Arc::new(MetadataHolder::new("")))
@@ -144,7 +144,7 @@ impl NativeAuthorizer {
     }
 }
 
-/// Return the operations that everyone may perform without authorizer.
+/// Return all operations, because without an authorizer every client may perform them.
 fn all_operations(resource_type: ResourceType) -> i32 {
     supported_operations(resource_type)
         .iter()

@@ -33,7 +33,7 @@ impl CacheScope {
         let repeated = REPEATED.contains(&request.api_key)
             && request.peer.registry == Registry::Client
             && (request.body.len() <= REQUEST_BYTES_MAX
-                // Only the start of an OffsetCommit is kept.
+                // For an OffsetCommit, only the start of the body is kept.
                 || request.api_key == ApiKey::OffsetCommit.code());
         repeated.then(|| Self {
             key: ResponseKey {
@@ -54,7 +54,7 @@ impl CacheScope {
             .cache(self.key.clone(), group, answer.into(), Instant::now())
     }
 
-    /// Delegate commits. Return `None` if commits of this version cannot be delegated.
+    /// Delegate a member's commits. Return `None` if commits of this version cannot be delegated.
     pub(super) fn delegate_commits(
         &self,
         shard: &ShardCommits,
@@ -69,7 +69,7 @@ impl CacheScope {
     }
 }
 
-/// A cached response, held by the code that invalidates it.
+/// A cached response, for the code that will invalidate it.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct CachedResponse(Arc<cached_responses::CachedResponse>);
 

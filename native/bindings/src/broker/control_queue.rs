@@ -1,5 +1,5 @@
-//! The queue that Python drains: requests, completions of its appends, ISR proposals, failures of log directories, log
-//! lines.
+//! The queue that Python drains: requests, completions of Python's appends, ISR proposals, failures of log directories,
+//! log lines.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl NativeControlQueue {
         self.0.metadata.cached_responses().invalidate_all();
     }
 
-    /// Decode a large request; call it on a separate thread. If the request is undecodable, log it, close its
+    /// Decode a large request. Call this on a separate thread. If the request is undecodable, log it, close its
     /// connection and return False.
     fn decode(&self, py: Python<'_>, request: &Bound<'_, Request>) -> bool {
         let request = request.get();

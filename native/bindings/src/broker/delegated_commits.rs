@@ -1,4 +1,4 @@
-//! Delegated offset commits, as the group coordinator holds them.
+//! Delegated offset commits, as objects for the group coordinator.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(crate) struct MemberCommit {
     log_offset: i64,
 }
 
-/// A topic that a member may commit offsets for.
+/// A topic for which a member may commit offsets.
 #[pyclass(
     frozen,
     get_all,
@@ -72,7 +72,7 @@ impl ShardCommits {
         Ok(Self(Arc::new(commits)))
     }
 
-    // A data thread may hold the gate while it writes to the log: release the GIL while waiting for it.
+    // A data thread may hold the gate while it writes to the log, so release the GIL while waiting for it.
     fn revoke_all(&self, py: Python<'_>) {
         py.detach(|| self.0.revoke_all());
     }

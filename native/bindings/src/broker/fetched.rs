@@ -1,5 +1,5 @@
-//! Batches of a partition for share groups: Python assigns offsets to consumers, the bytes stay here until a response
-//! is encoded.
+//! Batches of a partition for share groups. Python assigns offsets to consumers; the bytes stay in native memory until
+//! a response is encoded.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,7 +23,7 @@ struct BatchSpan {
     first: i64,
     last: i64,
     at: Range<usize>,
-    /// A control batch, or part of an aborted transaction: consumers never get it.
+    /// Whether consumers never get the batch, because it is a control batch or part of an aborted transaction.
     unwanted: bool,
 }
 
@@ -32,7 +32,7 @@ struct BatchSpan {
 pub(crate) struct FetchedBatches {
     bytes: Arc<Vec<u8>>,
     spans: Vec<BatchSpan>,
-    /// Offset to continue from.
+    /// Offset at which the next read continues.
     #[pyo3(get)]
     next_offset: i64,
     /// End of the readable offsets.
@@ -55,7 +55,7 @@ impl FetchedBatches {
         wanted.map(|one| one.at.len()).sum()
     }
 
-    /// Return the batches that have offsets from `first` to `last`; `None` if there are none.
+    /// Return the batches that have offsets from `first` to `last`, or `None` if there are none.
     fn records(&self, first: i64, last: i64) -> Option<RecordBytes> {
         let from = self.spans.partition_point(|one| one.last < first);
         let to = self.spans.partition_point(|one| one.first <= last);
@@ -67,7 +67,7 @@ impl FetchedBatches {
     }
 }
 
-/// A registration for more records; dropping it cancels the registration.
+/// A registration for a notification about more records. Dropping it cancels the registration.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct RecordsWatch {
     #[pyo3(get)]
@@ -109,9 +109,9 @@ pub(super) struct Limits {
     pub(super) wait: bool,
 }
 
-/// Read whole batches, from the batch with `offset` on, until they cover `records_max` offsets or have `bytes_max`
-/// bytes. Read at least one batch, if there is one. Return `None` if the batch is not in the page cache and `wait` is
-/// false.
+/// Read complete batches from the one that contains `offset`, until they cover `records_max` offsets or have
+/// `bytes_max` bytes. Read at least one batch, if there is one. Return `None` if the batch is not in the page cache and
+/// `wait` is false.
 pub(super) fn fetch(
     partition: &Partition,
     offset: i64,
@@ -142,7 +142,7 @@ pub(super) fn fetch(
             }
             break read.bound;
         }
-        // (first offset, producer), in log order.
+        // The aborted transactions as (first offset, producer id), in the order of the log.
         let transactions = read.aborted.into_iter().flatten();
         aborted.extend(transactions.map(|(producer, first)| (first, producer)));
         let mut next = from;
@@ -166,7 +166,7 @@ pub(super) fn fetch(
 }
 
 /// Append a slice. Return false if it is not in the page cache, or if the log was truncated meanwhile, which the next
-/// read shows. A part of the slice may then have been appended.
+/// read detects. In both cases a part of the slice may have been appended.
 fn append(slice: &LogSlice, wait: bool, bytes: &mut Vec<u8>) -> Result<bool, PartitionError> {
     let (Some(file), false) = (&slice.file, wait) else {
         bytes.extend(slice.to_vec().map_err(PartitionError::storage)?);

@@ -14,7 +14,7 @@ use crate::convert::{shown, tip};
 use crate::plane::DataPlane;
 use crate::uuid::Uuid;
 
-/// Client software name among brokers (KIP-511).
+/// Client software that the broker names to other brokers (KIP-511).
 const SOFTWARE: Software = Software {
     name: "pybroker",
     version: env!("CARGO_PKG_VERSION"),

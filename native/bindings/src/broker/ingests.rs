@@ -19,7 +19,7 @@ use crate::errors::{native_error, partition_error};
 use crate::plane::DataPlane;
 use crate::uuid::Uuid;
 
-/// (topic id, ingest id, batch id): a key of dictionaries in Python.
+/// (topic id, ingest id, batch id), which Python uses as a dictionary key.
 type Key = (Uuid, String, i64);
 
 /// One attempt's staged records for one partition, as a commit request lists them.
@@ -51,15 +51,15 @@ pub(crate) struct StagedPartition {
     bytes: u64,
 }
 
-/// Position of a commit's records in one partition.
+/// Offsets of a commit's records in one partition.
 #[pyclass(frozen, get_all, eq, new = "from_fields", module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct AttachedPartition {
     base_offset: i64,
     end_offset: i64,
-    /// The commit was already applied by an earlier request.
+    /// Whether an earlier request had already applied the commit.
     repeated: bool,
-    /// The records are below the high watermark: every in-sync replica has them.
+    /// Whether the records are below the high watermark, so that every in-sync replica has them.
     committed: bool,
 }
 
@@ -74,11 +74,11 @@ pub(crate) struct AttachedPartition {
 )]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct IngestPreparation {
-    /// Number of the plan; 0 for a single broker.
+    /// Number of the plan. It is 0 on a single broker.
     plan: u32,
     /// Whether this broker leads the listed partitions.
     leads: bool,
-    /// By partition, the brokers that must have the records on disk.
+    /// For each partition, the brokers that must have the records on disk.
     holders: BTreeMap<i32, Vec<i32>>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct IngestPreparation {
 pub(crate) struct OpenIngest {
     key: Key,
     epoch: i32,
-    /// Time of its last append, or of its begin.
+    /// Time of the last append, or of the start of the ingest if there was none.
     touched_ms: i64,
     /// Number of attempts that have staged records.
     writers: usize,
@@ -123,7 +123,7 @@ impl NativeIngests {
         Self(plane)
     }
 
-    /// Return the replicas; during a shutdown fail with a Kafka error code, as for other errors.
+    /// Return the replicas. During a shutdown, fail with a Kafka error code, as for other errors.
     fn replicas(&self) -> PyResult<Arc<Replicas>> {
         self.0.open_replicas().ok_or_else(|| {
             native_error(
@@ -146,7 +146,7 @@ fn ingest_error(error: &IngestError) -> PyErr {
     native_error(of_ingest(error).0, error)
 }
 
-/// Reject a name that is not one of an ingest directory, for instance because it contains a path.
+/// Reject a text that is not the name of an ingest directory, for instance because it contains a path.
 fn checked(directory: String) -> PyResult<String> {
     let fine = !directory.is_empty()
         && directory

@@ -1,4 +1,4 @@
-//! In-sync replicas (ISR): proposals of leaders on this broker, and the controller's results.
+//! In-sync replicas (ISR): proposals of the leaders on this broker, and the controller's decisions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::uuid::Uuid;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct IsrMember {
     broker_id: i32,
-    /// Broker epoch known to the leader; -1: unknown.
+    /// Broker epoch that the leader knows, or -1 if unknown.
     broker_epoch: i64,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct IsrProposal {
     partition: i32,
     leader_epoch: i32,
     isr: Vec<IsrMember>,
-    /// Version of the state that it replaces.
+    /// Version of the partition's state that the proposal replaces.
     version: i32,
 }
 
@@ -57,7 +57,7 @@ impl From<replica::IsrProposal> for IsrProposal {
     }
 }
 
-/// The in-sync replicas of partitions led by this broker. The control queue delivers the leaders' proposals.
+/// The in-sync replicas of partitions that this broker leads. The control queue delivers the leaders' proposals.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct NativeIsr(Arc<DataPlane>);
 

@@ -29,7 +29,7 @@ pub(crate) struct ListenerConfig {
     host: String,
     port: u16,
     security_protocol: String,
-    /// Inter-broker listener, which serves no clients.
+    /// Whether the listener is an inter-broker listener, which serves no clients.
     between_brokers: bool,
 }
 
@@ -90,7 +90,7 @@ impl ListenerTls {
         }
     }
 
-    /// Check whether a listener could use the material, without changing anything.
+    /// Check whether a listener could use the material, without changing any listener.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.checked())
             .map(drop)
@@ -203,7 +203,7 @@ impl NativeListeners {
     }
 }
 
-/// Reason why a listener cannot open; becomes a `ListenerError`.
+/// Reason why a listener cannot open. It becomes a `ListenerError`.
 struct Problem {
     code: i16,
     text: String,
@@ -279,7 +279,7 @@ fn resolved(
     })
 }
 
-/// Return the first address of a host; for an empty host the wildcard address.
+/// Return the first address of a host. For an empty host, return the wildcard address.
 fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
     let host = if host.is_empty() {
         "0.0.0.0"

@@ -43,7 +43,7 @@ pub(crate) struct AdoptedDirectory {
     partition: i32,
 }
 
-/// A partition in the answer of `describe`.
+/// A partition in the result of `describe`.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LogDirPartition {
@@ -52,7 +52,7 @@ pub(crate) struct LogDirPartition {
     partition: i32,
     size_bytes: u64,
     offset_lag: i64,
-    /// The replica is being moved to this directory (KIP-113).
+    /// Whether the replica is being moved to this directory (KIP-113).
     is_future: bool,
 }
 
@@ -83,12 +83,12 @@ pub(crate) struct LogDirRoom {
 pub(crate) struct StagedDirectory {
     path: String,
     log_dir: String,
-    /// `None` if the directory's name and its `partition.metadata` disagree; an operator must then decide.
+    /// `None` if the directory's name and its `partition.metadata` disagree. An operator must then decide what to do.
     topic_id: Option<Uuid>,
     partition: i32,
     directory: Option<String>,
     deadline_ms: Option<i64>,
-    /// The removal has started.
+    /// Whether the removal has started.
     purging: bool,
 }
 
@@ -219,7 +219,7 @@ fn path_error(error: &PartitionError, path: &Path) -> PyErr {
     }
 }
 
-/// Return total and usable bytes of the file system of `path`; -1 if unknown.
+/// Return the total and the usable bytes of the file system of `path`, or -1 if unknown.
 fn file_system_bytes(path: &Path) -> (i64, i64) {
     let size =
         |blocks: u64, unit: u64| i64::try_from(blocks.saturating_mul(unit)).unwrap_or(i64::MAX);

@@ -1,5 +1,5 @@
-//! Native log lines, written to Python's logger `pybroker.native` when the loop drains the queue: data threads never
-//! take the GIL for a line.
+//! Native log lines. They go to Python's logger `pybroker.native` when the event loop drains the queue, so that data
+//! threads need not take the GIL for a line.
 
 use pybroker_server::config::LogLevel;
 use pybroker_server::control_plane::{ControlRequest, Peer};
@@ -68,7 +68,7 @@ pub(super) fn undecodable(
     let Some(server) = plane.server() else {
         return;
     };
-    // The text from the client comes last, because the length limit cuts the end of the line.
+    // Put the client's text last, because the length limit truncates the end of the line.
     let text = format!(
         "closing connection {} from {}: request with API key {} v{}: {} (client {:?})",
         request.peer.connection_id,
@@ -85,7 +85,7 @@ fn line(py: Python<'_>, level: u8, text: &str) -> PyResult<()> {
     let logger = py
         .import(intern!(py, "logging"))?
         .call_method1(intern!(py, "getLogger"), ("pybroker.native",))?;
-    // Passed as an argument, so that a per cent sign in the text is not a format.
+    // Pass the text as an argument, so that a per cent sign in it is not a format.
     logger.call_method1(intern!(py, "log"), (level, "%s", text))?;
     Ok(())
 }

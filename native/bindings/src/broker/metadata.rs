@@ -24,7 +24,7 @@ pub(crate) struct BrokerMetadata {
 #[pyclass(frozen, get_all, new = "from_fields", module = "pybroker._native")]
 pub(crate) struct PartitionMetadata {
     partition: i32,
-    /// −1: no leader.
+    /// Broker id of the leader, or −1 if there is none.
     leader: i32,
     leader_epoch: i32,
     isr: Vec<i32>,
@@ -69,7 +69,7 @@ impl MetadataDelta {
     }
 }
 
-/// The metadata that the data plane answers from.
+/// The metadata that the data plane uses to answer requests.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct NativeMetadata(Arc<DataPlane>);
 
@@ -110,7 +110,8 @@ impl NativeMetadata {
         Ok(version)
     }
 
-    /// Pass fetches of the metadata topic on the inter-broker listener to the control plane, which has this node.
+    /// Let the inter-broker listener pass fetches of the metadata topic to the control plane, which has this quorum
+    /// node.
     fn serve_quorum(&self, quorum: &MetadataQuorum) {
         let topic_id = quorum.topic_id();
         let names = move |id| topic_id.names(id);

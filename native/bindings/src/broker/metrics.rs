@@ -33,7 +33,7 @@ pub(super) fn collect(plane: &DataPlane, families: &mut Families) {
     }
 }
 
-/// Writer of families with one number each.
+/// Writer of metric families that have one number each.
 struct Numbers<'a>(&'a mut Families);
 
 impl Numbers<'_> {

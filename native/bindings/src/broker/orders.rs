@@ -33,7 +33,7 @@ pub(crate) struct PartitionOrder {
     start_offset: i64,
     #[pyo3(get)]
     config: Py<PyDict>,
-    /// Sequence number of the decision; see `TopicConfig::sequence`.
+    /// Sequence number of the topic's settings; see `TopicConfig::sequence`.
     sequence: u64,
 }
 
@@ -87,7 +87,7 @@ impl PartitionOrder {
     }
 }
 
-/// Convert a batch of orders; each dict of settings is parsed once.
+/// Convert a batch of orders. Each dict of settings is parsed only once.
 pub(super) fn partition_orders(
     py: Python<'_>,
     orders: &[Bound<'_, PartitionOrder>],
@@ -98,7 +98,7 @@ pub(super) fn partition_orders(
     for order in orders {
         let order = order.get();
         let dict = order.config.bind(py);
-        // Orders of one topic are adjacent and share a dict.
+        // Orders of the same topic are adjacent and share one dict.
         let config = match parsed
             .iter()
             .rev()

@@ -116,7 +116,7 @@ impl NativePartitions {
         Ok(token)
     }
 
-    /// Return the completion if the append has completed at once, else a token.
+    /// Return the completion if the append has already completed, otherwise a token.
     fn append_now<'py>(
         &self,
         py: Python<'py>,
@@ -132,7 +132,8 @@ impl NativePartitions {
         })
     }
 
-    /// Start an append. Return its token, and the result if it is immediate. Otherwise the queue gets the completion.
+    /// Start an append. Return its token, and the result if it is known immediately. Otherwise the completion goes to
+    /// the queue.
     fn begin(
         &self,
         py: Python<'_>,
@@ -144,7 +145,7 @@ impl NativePartitions {
         let token = self.next_token.fetch_add(1, Relaxed);
         let hosted = self.plane.partition(tip)?;
         let queue = &self.plane.queue;
-        // Return no error after this: the token's owner waits for a completion.
+        // Return no error after this point, because the token's owner waits for a completion.
         let ended = py.detach(|| {
             let Some(hosted) = hosted else {
                 return Some(pending_append::failed(token, &PartitionError::NotLeader));
@@ -252,7 +253,7 @@ impl NativePartitions {
         Ok(())
     }
 
-    /// Append records. Return a token; with `at_once` return the completion instead if the append has completed.
+    /// Append records. Return a token. With `at_once`, return the completion instead if the append has completed.
     #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch=-1, producer=None, *, at_once=false))]
     #[expect(clippy::too_many_arguments, reason = "one call for each batch")]
     fn append<'py>(
@@ -276,7 +277,7 @@ impl NativePartitions {
         Ok(token.into_pyobject(py)?.into_any())
     }
 
-    /// Append a finished batch, as a Produce with acks=all does.
+    /// Append a finished batch, like a Produce request with acks=all.
     fn append_batch(
         &self,
         py: Python<'_>,
@@ -293,7 +294,7 @@ impl NativePartitions {
         )
     }
 
-    /// Append a transaction marker. Return a token, or the completion instead if the append has completed. `marker`:
+    /// Append a transaction marker. Return a token, or the completion instead if the append has completed. `marker` is
     /// (producer id, producer epoch, coordinator epoch).
     #[pyo3(signature = (topic_id, partition, marker, committed, timestamp_ms, raised=false))]
     #[expect(clippy::too_many_arguments, reason = "one call for each marker")]
@@ -347,7 +348,7 @@ impl NativePartitions {
         StoredRecords::new(py, &read)
     }
 
-    /// Read batches for a share group; their bytes stay in native memory. Return `None` if they are not in the page
+    /// Read batches for a share group. Their bytes stay in native memory. Return `None` if they are not in the page
     /// cache and `wait` is false.
     fn fetch(
         &self,
@@ -384,7 +385,7 @@ impl NativePartitions {
         Ok(RecordsWatch::new(token, registration))
     }
 
-    /// Return the first offset whose record has at least this timestamp; -1 if there is none.
+    /// Return the first offset whose record has at least this timestamp, or -1 if there is none.
     fn offset_for_timestamp(
         &self,
         py: Python<'_>,

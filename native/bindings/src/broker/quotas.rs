@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use crate::convert::shown;
 use crate::plane::DataPlane;
 
-/// Quotas of one entity of users and client ids. A name is None if the entity does not have that part, and empty for
-/// the default; a quota is None if it is not set.
+/// Quotas of one entity: a user, a client id, or both. A name is None if the entity does not have that part, and empty
+/// for the default entity. A quota is None if it is not set.
 #[pyclass(
     frozen,
     get_all,

@@ -1,5 +1,5 @@
-//! Records of a partition for the control plane (coordinators load their topics): decompressed without the GIL, then
-//! converted to Python objects.
+//! Records of a partition for the control plane, whose coordinators load their topics. They are decompressed without
+//! the GIL, then converted to Python objects.
 
 use std::ops::Range;
 
@@ -17,11 +17,11 @@ pub(crate) struct StoredRecord {
     timestamp_ms: i64,
     key: Option<Py<PyBytes>>,
     value: Option<Py<PyBytes>>,
-    /// Producer id of its transaction; -1 outside of transactions.
+    /// Producer id of the record's transaction, or -1 outside of transactions.
     producer_id: i64,
-    /// For a transaction marker: whether it commits.
+    /// For a transaction marker: whether it commits the transaction.
     committed: Option<bool>,
-    /// (name, value) in order. Invalid UTF-8 in a name becomes replacement characters.
+    /// Headers as (name, value), in order. Replacement characters replace invalid UTF-8 in a name.
     headers: Py<PyTuple>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct StoredRecord {
 #[pyclass(frozen, get_all, new = "from_fields", module = "pybroker._native")]
 pub(crate) struct StoredRecords {
     records: Vec<Py<StoredRecord>>,
-    /// Offset to continue from; equal to the requested offset at the end of the log.
+    /// Offset at which the next read continues. At the end of the log, it is the requested offset.
     next_offset: i64,
 }
 
@@ -51,7 +51,8 @@ struct Record {
     headers: Vec<(Range<usize>, Option<Range<usize>>)>,
 }
 
-/// Read up to the log end, at least one batch if there is one. A position below the log start counts as the log start.
+/// Read up to the log end, at least one batch if there is one. A position below the log start is replaced by the log
+/// start.
 pub(super) fn read(
     partition: &Partition,
     offset: i64,

@@ -29,10 +29,10 @@ const MUTATIONS: [i16; 3] = [
     ApiKey::DeleteTopics.code(),
     ApiKey::CreatePartitions.code(),
 ];
-/// Records acquired by it are released when its connection closes.
+/// The key of ShareFetch. Records that a connection has acquired with it are released when the connection closes.
 const SHARE_FETCH: i16 = ApiKey::ShareFetch.code();
 
-/// A request that Python answers; dropping it unanswered closes its connection.
+/// A request that Python answers. Dropping it unanswered closes its connection.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct Request {
     #[pyo3(get)]
@@ -48,9 +48,9 @@ pub(crate) struct Request {
     #[pyo3(get)]
     by_token: bool,
     peer: Arc<Peer>,
-    /// None for a large body that is not decoded yet.
+    /// The decoded message; unset while a large body is not decoded.
     message: PyOnceLock<Py<PyAny>>,
-    /// Undecoded large body; decoding takes it.
+    /// A large body that is not decoded yet. Decoding takes it.
     body: Mutex<Option<Bytes>>,
     elements: AtomicU32,
     time: Option<Arc<EntityUsage>>,
@@ -60,7 +60,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Decode the body. On an error return the request; the caller must then close its connection, as Kafka does.
+    /// Decode the body. On an error return the request itself; the caller must then close its connection, as Kafka
+    /// does.
     pub(crate) fn decode(
         py: Python<'_>,
         mut request: ControlRequest,
@@ -108,10 +109,10 @@ impl Request {
     }
 }
 
-/// Bodies up to this size are decoded while draining, within a millisecond.
+/// Maximum size of a body that is decoded while the queue is drained, which takes at most a millisecond.
 const DECODED_AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 
-/// A smaller body cannot have more elements, so they need not be counted.
+/// Size below which a body cannot have many elements, so they need not be counted.
 const MANY_ELEMENTS: usize = 1_000;
 
 fn decode_body(
@@ -125,7 +126,7 @@ fn decode_body(
         |body: &[u8]| codec::decode_request(py, registry, (api_key, version), body, paused);
     match (decode(body), body) {
         // librdkafka (seen in 2.16) writes the empty tagged fields at the end of this request twice. Kafka ignores
-        // remaining bytes; here they would close the connection.
+        // remaining bytes; this broker would close the connection.
         (Err(_), [whole @ .., 0]) if api_key == ALTER_USER_SCRAM_CREDENTIALS => decode(whole),
         (decoded, _) => decoded,
     }
@@ -192,13 +193,13 @@ impl Request {
 
 #[pymethods]
 impl Request {
-    /// None for a large request that is not decoded yet.
+    /// The decoded message; None for a large request that is not decoded yet.
     #[getter]
     fn message(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.message.get(py).map(|message| message.clone_ref(py))
     }
 
-    /// Number of elements in all arrays; 0 for a request with few.
+    /// Number of elements in all arrays, or 0 for a request with few elements.
     #[getter]
     fn elements(&self) -> u32 {
         self.elements.load(Ordering::Relaxed)
@@ -235,7 +236,7 @@ impl Request {
         self.peer.address.port()
     }
 
-    /// Client software name and version as reported by the client, or empty.
+    /// Name and version of the client software, as the client reported them; otherwise empty.
     #[getter]
     fn client_software(&self) -> (&str, &str) {
         self.peer
@@ -384,7 +385,7 @@ impl Request {
     }
 }
 
-/// Completion of an append that Python started: it is committed or has failed.
+/// Completion of an append that Python started: the records are committed, or the append has failed.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct Completion {
     token: u64,
@@ -413,7 +414,7 @@ impl From<AppendCompletion> for Completion {
 /// Partitions whose log directory has failed.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct ReplicasOffline {
-    /// (topic id, partition)
+    /// The partitions as (topic id, partition).
     partitions: Vec<(Uuid, i32)>,
 }
 
@@ -438,7 +439,7 @@ impl ConnectionGone {
     }
 }
 
-/// All log directories have failed: the broker must halt.
+/// All log directories have failed, so the broker must halt.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct LogDirsFailed {
     reason: String,

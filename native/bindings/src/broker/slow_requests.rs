@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 pub(crate) struct SlowRequest {
     api: &'static str,
     version: i16,
-    /// Since the Unix epoch.
+    /// When the request arrived, in nanoseconds since the Unix epoch.
     received_ns: u64,
     stages_us: Vec<u64>,
     client_id: String,

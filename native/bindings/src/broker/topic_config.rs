@@ -1,4 +1,4 @@
-//! Resolved settings of a topic, from a dict of texts under Kafka's names.
+//! Resolved settings of a topic, from a dict with Kafka's setting names and their values as texts.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-/// Sequence number of settings decisions, in Python's order.
+/// The next sequence number of topic settings, in the order in which Python decides them.
 static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 
 /// Return the next sequence number; see `TopicConfig::sequence`.

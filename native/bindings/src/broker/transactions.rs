@@ -1,4 +1,4 @@
-//! Questions of leaders on this broker to transaction coordinators, and producer state.
+//! Questions that leaders on this broker ask transaction coordinators, and producer state.
 
 use parking_lot::Mutex;
 use pybroker_server::control_plane;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::convert::shown;
 use crate::uuid::Uuid;
 
-/// Question whether partitions are part of a transaction; answered once.
+/// A question whether partitions are part of a transaction. It must be answered once.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct TransactionQuestion {
     #[pyo3(get)]
@@ -46,7 +46,7 @@ impl From<control_plane::TransactionQuestion> for TransactionQuestion {
 
 #[pymethods]
 impl TransactionQuestion {
-    /// Answer the question. Closed connections and second answers are ignored.
+    /// Answer the question. The answer is ignored if the connection has closed or the question was answered before.
     fn answer(&self, codes: Vec<i16>) {
         if let Some(answer) = self.answer.lock().take() {
             answer.send(codes);

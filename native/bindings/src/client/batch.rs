@@ -1,5 +1,5 @@
-//! Batches of a producer, one per partition until it is sent. Records are Python bytes, copied once; compression and
-//! checksum run without the GIL.
+//! Batches of a producer: each partition has one until it is sent. Records are Python bytes, copied once. Compression
+//! and checksum run without the GIL.
 
 use pybroker_model::{BatchBuilder, BatchHeader, Codec, HEADER_BYTES, Records};
 use pybroker_protocol::ErrorCode;
@@ -10,10 +10,10 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::errors::{batch_error, native_error};
 
-/// Maximum bytes of a record besides its key, value and headers: its length, attributes, timestamp delta, offset delta,
-/// key length, value length, number of headers.
+/// Maximum bytes of a record without its key, value and headers: length, attributes, timestamp delta, offset delta, key
+/// length, value length, number of headers.
 const RECORD_OVERHEAD_MAX: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
-/// Maximum bytes of a record header besides its key and value.
+/// Maximum bytes of a record header without its key and value.
 const HEADER_OVERHEAD_MAX: usize = 5 + 5;
 
 type Bytes<'a> = Option<&'a [u8]>;
@@ -78,7 +78,8 @@ impl ClientBatch {
         Ok(Self::empty(codec, level, bytes_max))
     }
 
-    /// Append a record. Return false if it does not fit and the batch is not empty: it belongs in another batch.
+    /// Append a record. Return false if it does not fit and the batch is not empty; the caller must then use another
+    /// batch.
     #[pyo3(signature = (timestamp_ms, key, value, headers = None))]
     fn append(
         &mut self,
@@ -150,7 +151,7 @@ impl ClientBatch {
             let header = BatchHeader::parse(&batch)?;
             let records = Records::new(&header, &batch[HEADER_BYTES..]);
             let view = records.clone();
-            // The halves hold records that fitted into one batch, so the size limit rejects none.
+            // The size limit rejects no record, because all records of the two halves fitted into one batch.
             let mut halves = (
                 ClientBatch::empty(codec, level, usize::MAX),
                 ClientBatch::empty(codec, level, usize::MAX),
@@ -187,7 +188,7 @@ impl ClientBatch {
 
 /// Append records from index `start` of a list of (key, value) tuples to the batches of their partitions. The hash of
 /// the key selects the partition; records without a key go to `keyless`. Return the index of the first record that does
-/// not fit, and its partition; return the length and -1 if all fit.
+/// not fit, and its partition. If all records fit, return the length of the list and -1.
 #[pyfunction]
 pub(crate) fn append_partitioned(
     batches: Vec<Bound<'_, ClientBatch>>,
@@ -215,7 +216,7 @@ pub(crate) fn append_partitioned(
     Ok((records.len(), -1))
 }
 
-/// Return the partition of a key among `count`, as Java's default partitioner (murmur2).
+/// Return the partition of a key among `count` partitions, like Java's default partitioner (murmur2).
 #[pyfunction]
 pub(crate) fn partition_of_key(key: &[u8], count: u32) -> PyResult<u32> {
     if count == 0 {
@@ -224,7 +225,7 @@ pub(crate) fn partition_of_key(key: &[u8], count: u32) -> PyResult<u32> {
     Ok(pybroker_model::partition_of_key(key, count))
 }
 
-/// Return Java's hash of a text in UTF-16 with the high byte first.
+/// Return Java's hash of a text in big-endian UTF-16.
 #[pyfunction]
 pub(crate) fn java_hash(utf_16: &[u8]) -> i32 {
     pybroker_model::java_hash(utf_16)

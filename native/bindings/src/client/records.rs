@@ -1,4 +1,5 @@
-//! Records of a consumer: checksums, decompression and parsing without the GIL, then one Python object per record.
+//! Records of a consumer. Checksums, decompression and parsing run without the GIL; then each record becomes one Python
+//! object.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -21,7 +22,7 @@ pub(crate) struct ConsumerRecord {
     partition: i32,
     offset: i64,
     timestamp: i64,
-    /// 0 = set by the producer (CreateTime), 1 = set by the broker (LogAppendTime).
+    /// Source of the timestamp: 0 = the producer (CreateTime), 1 = the broker (LogAppendTime).
     timestamp_type: i8,
     leader_epoch: i32,
     key: Option<Py<PyAny>>,
@@ -101,7 +102,7 @@ impl ConsumerRecord {
     }
 }
 
-/// Positions of a record's parts in the collected bytes.
+/// Positions of a record's parts in the bytes of all records.
 struct RecordSpan {
     offset: i64,
     timestamp: i64,
@@ -118,13 +119,14 @@ struct RecordSpans {
     bytes: Vec<u8>,
     records: Vec<RecordSpan>,
     next_offset: i64,
-    /// First offset and error of the batch that cannot be read. The records before it are complete.
+    /// First offset and error of a batch that cannot be read. The records before it are complete.
     damage: Option<(i64, BatchError)>,
 }
 
-/// Filter of aborted transactions for `read_committed`: the producers that are inside an aborted one at this position.
+/// Filter of aborted transactions for `read_committed`: the producers that have an open aborted transaction at the
+/// current position.
 struct AbortedFilter {
-    /// (first offset, producer id), by offset, the next one last.
+    /// Aborted transactions that have not begun, as (first offset, producer id), by offset. The next one is last.
     ahead: Vec<(i64, i64)>,
     inside: HashSet<i64>,
 }
@@ -268,7 +270,7 @@ fn is_abort(header: &BatchHeader, batch: &[u8]) -> bool {
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct DecodedRecords {
     records: Py<PyList>,
-    /// Offset to continue from; with an error the offset of the unreadable batch.
+    /// Offset at which the next fetch continues. With an error, it is the offset of the unreadable batch.
     next_offset: i64,
     error: Option<Py<PyAny>>,
 }
@@ -347,7 +349,7 @@ impl RecordDecoder {
 type Object = Option<Py<PyAny>>;
 
 impl RecordDecoder {
-    /// Deserialize key and value. An exception of a deserializer is returned as the error.
+    /// Deserialize key and value. If a deserializer raises an exception, return it as the error.
     fn key_and_value(
         &self,
         topic: &Bound<'_, PyString>,

@@ -1,4 +1,4 @@
-//! The Python classes of messages: built once from the schema, and kept for the life of the process.
+//! The Python classes of messages. They are built once from the schema, and kept until the process ends.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,7 +14,7 @@ use crate::uuid::Uuid;
 /// The classes of one message.
 pub(super) struct Classes {
     pub(super) message: &'static Message,
-    /// In the order of `message.classes`.
+    /// The struct classes, in the order of `message.classes`.
     classes: Vec<StructClass>,
 }
 
@@ -27,14 +27,14 @@ pub(super) struct StructClass {
 }
 
 enum FieldDefault {
-    /// Immutable, so that all messages share one object.
+    /// An immutable default, so that all messages share one object.
     Shared(Py<PyAny>),
     EmptyList,
     Struct(ClassIndex),
 }
 
-/// The classes built so far. Keys are addresses of static data. No Python code runs under the lock, so that no thread
-/// waits for the GIL with it.
+/// The classes built so far, by the address of the static message. No Python code runs under the lock, so no thread
+/// waits for the GIL while it holds the lock.
 #[derive(Default)]
 struct ClassRegistry {
     /// Python's own classes for the structs of a message, by name.
@@ -46,7 +46,7 @@ struct ClassRegistry {
 fn registry() -> MutexGuard<'static, ClassRegistry> {
     static REGISTRY: OnceLock<Mutex<ClassRegistry>> = OnceLock::new();
     let lock = REGISTRY.get_or_init(Mutex::default).lock();
-    // Only a failed allocation could panic under the lock, and it ends the process.
+    // A poisoned lock is no problem: only a failed allocation could panic under it, and that ends the process.
     lock.unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -62,7 +62,7 @@ impl Classes {
         }
         let classes = Classes::build(py, message)?;
         let mut registry = registry();
-        // Another thread may have built the classes in the meantime; use its classes.
+        // Another thread may have built the classes meanwhile. If so, use its classes.
         if let Some(classes) = registry.by_message.get(&address(message)) {
             return Ok(classes);
         }
@@ -102,7 +102,7 @@ impl Classes {
             registry.by_message.remove(&address(message));
             registry.given.insert(address(message), classes);
         }
-        // Build the classes now, so that objects of them are recognized.
+        // Build the classes now, so that their objects are recognized.
         Classes::of(py, message).map(drop)
     }
 
@@ -114,12 +114,12 @@ impl Classes {
             .ok_or_else(|| CodecError::new_err(format!("{class} is not a message of the protocol")))
     }
 
-    /// Return a struct of the message.
+    /// Return the class of a struct of the message.
     pub(super) fn get(&self, class: ClassIndex) -> &StructClass {
         &self.classes[class]
     }
 
-    /// Return a struct by its name.
+    /// Return the class of the struct with this name.
     pub(super) fn named(&self, name: &str) -> Option<&StructClass> {
         let place = self
             .message
@@ -129,7 +129,7 @@ impl Classes {
         self.classes.get(place)
     }
 
-    /// Return the default of a field; a new object if it is mutable.
+    /// Return the default of a field. If it is mutable, return a new object.
     pub(super) fn default<'py>(
         &self,
         py: Python<'py>,
@@ -196,7 +196,7 @@ impl<'py> Builder<'py> {
         let msgspec = py.import("msgspec")?;
         let options = PyDict::new(py);
         options.set_item("module", module_of(message))?;
-        // Messages are trees, so the cycle collector need not track them.
+        // Messages are trees without cycles, so the garbage collector need not track them.
         options.set_item("gc", false)?;
         Ok(Builder {
             py,
@@ -210,7 +210,8 @@ impl<'py> Builder<'py> {
         })
     }
 
-    /// Build `class` after the structs that its defaults contain (never itself: a schema is a tree).
+    /// Build `class` after the structs that its defaults contain. A struct never contains itself, because a schema is a
+    /// tree.
     fn build(&mut self, class: ClassIndex) -> PyResult<()> {
         if self.built[class].is_some() {
             return Ok(());

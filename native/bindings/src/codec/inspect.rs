@@ -1,4 +1,4 @@
-//! Tables of the protocol for Python: for `pybroker.protocol`, its stubs and its tests.
+//! Protocol tables for Python: for `pybroker.protocol`, its stubs and its tests.
 
 use pybroker_protocol::codec::{DefaultValue, FieldType, Message, MessageKind};
 use pybroker_protocol::{Api, ErrorCode, Plane, api_key};
@@ -34,7 +34,7 @@ pub fn message_names(interbroker: bool) -> Vec<&'static str> {
     registry_of(interbroker).names().collect()
 }
 
-/// (first, last), none if first > last.
+/// (first, last) version. There are no versions if first > last.
 type Versions = (i16, i16);
 
 /// A field of a schema.
@@ -42,13 +42,13 @@ type Versions = (i16, i16);
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldSchema {
     name: String,
-    /// Type as in the schema, but with full class names.
+    /// Type as in the schema, but with complete class names.
     type_name: String,
     /// Versions that have the field.
     versions: Versions,
-    /// Versions in which it is nullable.
+    /// Versions in which the field is nullable.
     nullable: Versions,
-    /// Default in Python syntax.
+    /// Default value in Python syntax.
     default: String,
 }
 
@@ -64,12 +64,12 @@ pub struct StructSchema {
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub struct MessageSchema {
-    /// request, response, header or data.
+    /// One of request, response, header or data.
     kind: &'static str,
     api_key: Option<i16>,
     min_version: i16,
     max_version: i16,
-    /// The message's own struct first.
+    /// All structs, beginning with the message's own.
     structs: Vec<StructSchema>,
 }
 
@@ -79,10 +79,10 @@ pub struct MessageSchema {
 pub struct ApiInfo {
     key: i16,
     name: &'static str,
-    /// On client listeners.
+    /// Lowest version on client listeners.
     min_version: i16,
     max_version: i16,
-    /// native or python.
+    /// The plane that answers: native or python.
     plane: &'static str,
     served: bool,
 }
@@ -93,7 +93,7 @@ pub struct ApiInfo {
 pub struct ErrorCodeInfo {
     code: i16,
     name: &'static str,
-    /// Whether clients retry.
+    /// Whether clients retry after this error.
     retriable: bool,
 }
 
@@ -146,7 +146,7 @@ fn type_text(message: &Message, kind: &FieldType) -> String {
     }
 }
 
-/// Return a default in Python syntax.
+/// Return a default value in Python syntax.
 fn default_text(default: &DefaultValue) -> String {
     match default {
         DefaultValue::Null => "None".to_owned(),

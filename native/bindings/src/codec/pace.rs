@@ -1,4 +1,4 @@
-//! Limit of the time that the codec holds the GIL for one message.
+//! Limit of the time for which the codec holds the GIL for one message.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,9 +7,10 @@ use pyo3::prelude::*;
 
 use super::sink::Failure;
 
-/// Elements between two pauses, about a millisecond of work.
+/// Number of elements between two pauses, about a millisecond of work.
 const ELEMENTS_A_STEP: u32 = 1_000;
-/// Time for a waiting thread to take the GIL; without the pause this thread would take it again first.
+/// Length of a pause, in which a waiting thread can take the GIL. Without it, this thread would take the GIL again
+/// first.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Counter of the elements of a message.
@@ -18,10 +19,10 @@ pub(super) struct Pace {
     at_end: AtEnd,
 }
 
-/// Action when the element budget is used up.
+/// What happens when the element budget is used up.
 #[derive(Clone, Copy)]
 enum AtEnd {
-    /// Never happens: `u32::MAX` elements do not fit a frame.
+    /// The budget is never used up, because `u32::MAX` elements do not fit into a frame.
     GoOn,
     /// Release the GIL for other threads, then continue.
     Pause,
@@ -30,7 +31,7 @@ enum AtEnd {
 }
 
 impl Pace {
-    /// Return the pace for a request, `paused` on a separate thread.
+    /// Return the pace for a request. On a separate thread it is `paused`.
     pub(super) const fn of_request(paused: bool) -> Pace {
         if paused {
             Pace::paused()

@@ -13,7 +13,7 @@ use super::classes::Classes;
 use super::pace::Pace;
 use crate::uuid::Uuid;
 
-/// Failure of decoding or encoding.
+/// Error of decoding or encoding.
 pub(super) enum Failure {
     Bytes(DecodeError),
     Message(EncodeError),

@@ -1,4 +1,4 @@
-//! Encoding of frequent records of internal topics, without creating message objects.
+//! Encoding of frequent records of internal topics without creating message objects.
 
 use pybroker_protocol::hot::stored_offset::StoredOffset;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use crate::uuid::Uuid;
 
 type KeyAndValue<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// Encode key and value of a committed offset.
+/// Encode the key and the value of a committed offset.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the fields of one record")]
 pub fn stored_offset<'py>(

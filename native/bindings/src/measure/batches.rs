@@ -8,13 +8,13 @@ use pyo3::types::PyBytes;
 use crate::convert::batch_of;
 use crate::errors::batch_error;
 
-/// Return the CRC-32C as record batches carry it.
+/// Return the CRC-32C of the bytes, as in the header of record batches.
 #[pyfunction]
 pub(crate) fn crc32c(data: &[u8]) -> u32 {
     pybroker_model::crc32c(data)
 }
 
-/// Check one record batch as Produce does, with Kafka's default topic settings. Return its record count.
+/// Validate one record batch as Produce does, with Kafka's default topic settings. Return its record count.
 #[pyfunction]
 pub(crate) fn validate_batch(data: &[u8], now_ms: i64) -> PyResult<i32> {
     let mut copy = data.to_vec();

@@ -1,5 +1,5 @@
-//! The typed codecs of Produce and Fetch for measurement: the code that serves the sockets, called as the server calls
-//! it (requests are decoded into a reused structure, responses written piece by piece).
+//! The hand-written codecs of Produce and Fetch, for measurements. It is the code that serves the sockets, called as
+//! the server calls it: requests are decoded into a reused structure, and responses are written piece by piece.
 
 use std::cell::RefCell;
 
@@ -63,7 +63,7 @@ pub(crate) fn decode_hot(
     decoded.map_err(|error| CodecError::new_err(error.to_string()))
 }
 
-/// Content of a Produce or Fetch response; `encode` writes it.
+/// Content of a Produce or Fetch response, which `encode` writes.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct HotResponse {
     version: i16,
@@ -108,7 +108,7 @@ impl HotResponse {
         })
     }
 
-    /// Encode the body; each partition has the records.
+    /// Encode the body. Each partition has the same records.
     fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut out = Vec::new();
         if self.fetch {

@@ -1,4 +1,4 @@
-//! The partition look-up of Produce and Fetch, for measurement from Python: the same map, without data in its
+//! The partition look-up of Produce and Fetch, for measurements from Python. It is the same map, without data in its
 //! partitions.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::topic_partitions::TopicPartitions;
 use crate::convert::topic_id;
 use crate::uuid::Uuid;
 
-/// Topic id → partitions, name → topic id.
+/// Map from topic id to partitions, and from name to topic id.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct PartitionIndex(ArcSwap<TopicMap<()>>);
 
@@ -61,7 +61,7 @@ impl PartitionIndex {
             .is_some_and(|id| map.partition(id, partition).is_some())
     }
 
-    /// Return how many of the keys exist. Uses one snapshot for all keys, as one request does.
+    /// Return how many of the keys exist. Uses one snapshot for all keys, like a request.
     fn count_by_id(&self, keys: &[u8]) -> PyResult<usize> {
         if !keys.len().is_multiple_of(KEY_BYTES) {
             return Err(PyValueError::new_err(

@@ -1,4 +1,4 @@
-//! Topic ids and topic names, to measure from Python how much comparing, sorting and copying them costs.
+//! Topic ids and topic names, with which Python measures the cost of comparing, sorting and copying them.
 
 use std::hint::black_box;
 
@@ -31,7 +31,7 @@ impl TopicKeys {
         Self(Keys::Names(names))
     }
 
-    /// Return how many keys at the same index are equal.
+    /// Return how many keys are equal to the other object's key at the same index.
     fn count_equal(&self, other: &Self) -> PyResult<usize> {
         match (&self.0, &other.0) {
             (Keys::Ids(left), Keys::Ids(right)) => Ok(equal(left, right)),
@@ -40,7 +40,7 @@ impl TopicKeys {
         }
     }
 
-    /// Return how many keys are less than the one at the same index.
+    /// Return how many keys are less than the other object's key at the same index.
     fn count_less(&self, other: &Self) -> PyResult<usize> {
         match (&self.0, &other.0) {
             (Keys::Ids(left), Keys::Ids(right)) => Ok(less(left, right)),

@@ -1,4 +1,4 @@
-//! A topic for the measuring functions.
+//! A topic, for the functions of `measure`.
 
 use pyo3::prelude::*;
 

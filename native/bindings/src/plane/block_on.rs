@@ -1,4 +1,4 @@
-//! Waiting for a future on a thread that may block (Python's executors).
+//! Waiting for a future on a thread that may block (a thread of Python's executors).
 
 use std::future::Future;
 use std::pin::pin;

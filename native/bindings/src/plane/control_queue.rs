@@ -1,9 +1,10 @@
-//! Queue of requests and append completions for Python, with one wake-up per burst.
+//! Queue of requests and append completions for Python. A burst of items wakes Python only once.
 //!
 //! Limits count only items that are not drained. Each lane may fill the queue up to its own mark, so that admin
 //! requests cannot block heartbeats, and heartbeats cannot block the controller. A lane above its mark is `Busy`: the
-//! server keeps that request and stops reading its socket until a drain makes room. A connection has at most one
-//! request in the queue: the server submits the next one after the answer. Lanes are first come, first served.
+//! server then keeps the request, and stops reading from its socket until a drain makes room. A connection has at most
+//! one request in the queue, because the server submits the next one after the answer. Within a lane, requests keep
+//! their order.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,7 +32,7 @@ pub(crate) struct AppendCompletion {
     pub(crate) log_append_time: i64,
 }
 
-/// An item of a drain.
+/// An item that a drain returns.
 #[derive(Debug)]
 pub(crate) enum Item {
     Request(ControlRequest),
@@ -42,22 +43,22 @@ pub(crate) enum Item {
     Asked(TransactionQuestion),
     /// Partitions whose log directory has failed.
     Offline(Vec<TopicIdPartition>),
-    /// A connection with a notice has closed.
+    /// A connection that had a notice has closed.
     Gone(u64),
-    /// All log directories have failed, with the last reason.
+    /// All log directories have failed. The text is the last reason.
     Failed(String),
 }
 
-/// Memory of a request besides its body.
+/// Memory that a request takes in addition to its body.
 const REQUEST_OVERHEAD_BYTES: usize = 256;
 
-/// Fraction of a drain reserved for the Admin lane, so that endless heartbeats do not starve it.
+/// One part in this many of a drain is reserved for the Admin lane, so that endless heartbeats do not starve it.
 const ADMIN_SHARE: usize = 8;
 
-/// Maximum bytes of bodies in a drain: the loop's thread decodes them without a break.
+/// Maximum bytes of bodies in a drain, because the event loop's thread decodes them without a break.
 const DRAINED_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum native log lines that wait for Python; more are counted and dropped.
+/// Maximum number of native log lines that wait for Python. Further lines are counted and dropped.
 const LOG_LINES_MAX: usize = 1_000;
 
 /// Queue of the data plane, drained by Python.
@@ -78,17 +79,18 @@ struct Inner {
     lanes: [VecDeque<ControlRequest>; 3],
     completed: VecDeque<AppendCompletion>,
     proposed: VecDeque<IsrProposal>,
-    /// Bounded by the connections: each has at most one.
+    /// Questions to transaction coordinators. Their number is bounded, because each connection has at most one.
     asked: VecDeque<TransactionQuestion>,
     offline: Vec<TopicIdPartition>,
-    /// Bounded by the connections: each has one notice.
+    /// Ids of closed connections. Their number is bounded, because each connection has one notice.
     gone: VecDeque<u64>,
     failed: Option<String>,
     log: VecDeque<(LogLevel, String)>,
     log_dropped: u64,
     bytes: usize,
     waiting: Vec<(Lane, Waker)>,
-    /// The descriptor is readable. Changed under the lock only, so that neither side misses the other.
+    /// Whether the descriptor is readable. It changes only under the lock, so that neither the producer nor Python
+    /// misses a change.
     signalled: bool,
     closed: bool,
 }
@@ -135,8 +137,8 @@ impl ControlQueue {
         self.wake.fd()
     }
 
-    /// Return whether a lane may take another request. A single request may exceed the mark: otherwise a large one
-    /// could never pass.
+    /// Return whether a lane may take another request. A single request may exceed the mark, because otherwise a large
+    /// one could never pass.
     fn has_room(&self, inner: &Inner, lane: Lane) -> bool {
         let eighths = match lane {
             Lane::InterBroker => 8,
@@ -164,7 +166,7 @@ impl ControlQueue {
         }
     }
 
-    /// Queue an ISR proposal. Bounded by the partitions: each has one proposal in flight.
+    /// Queue an ISR proposal. Their number is bounded, because each partition has one proposal in flight.
     pub(crate) fn propose(&self, proposal: IsrProposal) {
         let mut inner = self.inner.lock();
         if !inner.closed {
@@ -173,7 +175,8 @@ impl ControlQueue {
         }
     }
 
-    /// Report partitions of a failed log directory. Bounded: a log directory fails once.
+    /// Report the partitions of a failed log directory. The number of reports is bounded, because a log directory fails
+    /// once.
     pub(crate) fn offline(&self, partitions: Vec<TopicIdPartition>) {
         let mut inner = self.inner.lock();
         if !inner.closed {
@@ -182,7 +185,7 @@ impl ControlQueue {
         }
     }
 
-    /// See [`GoneNotice`].
+    /// Report a closed connection; see [`GoneNotice`].
     fn gone(&self, connection_id: u64) {
         let mut inner = self.inner.lock();
         if !inner.closed {
@@ -210,7 +213,7 @@ impl ControlQueue {
         }
     }
 
-    /// Take the log lines, and the number of dropped ones.
+    /// Take the log lines, and the number of lines that were dropped.
     pub(crate) fn take_log(&self) -> (VecDeque<(LogLevel, String)>, u64) {
         let mut inner = self.inner.lock();
         (
@@ -256,7 +259,7 @@ impl ControlQueue {
         }
         let room = (items_max - admin, &mut bytes_left);
         self.take_requests(&mut inner, Lane::Session, room, &mut items);
-        // Take some admin requests, however many bytes the others had.
+        // Take some admin requests, regardless of the bytes that other requests have used.
         bytes_left = bytes_left.max(DRAINED_BYTES_MAX / ADMIN_SHARE);
         let room = (items_max, &mut bytes_left);
         self.take_requests(&mut inner, Lane::Admin, room, &mut items);
@@ -322,8 +325,8 @@ impl ControlQueue {
     }
 }
 
-/// Notice attached to a connection. When the connection closes, it drops the notice, which reports the closing to the
-/// queue.
+/// Notice that is attached to a connection. When the connection closes, it drops the notice, and the notice reports
+/// this to the queue.
 #[derive(Debug)]
 pub(crate) struct GoneNotice {
     queue: Weak<ControlQueue>,

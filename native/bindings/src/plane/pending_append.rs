@@ -1,4 +1,4 @@
-//! An append by Python that is not committed yet. Its completion goes to the control queue.
+//! An append that Python started and that is not committed yet. Its completion goes to the control queue.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use pybroker_replica::{Commit, PartitionError};
 use super::control_queue::{AppendCompletion, ControlQueue};
 use crate::errors::partition_code;
 
-/// Wait for `commit`, then queue `completed` or the failure. Return the result instead if it is known now; the queue
-/// then does not get it.
+/// Wait for `commit`, then queue `completed` or the failure. If the result is already known, return it instead of
+/// queuing it.
 pub(crate) fn watch(
     queue: &Arc<ControlQueue>,
     completed: AppendCompletion,

@@ -1,4 +1,4 @@
-//! Python code's wait for more records of a partition. The watch is its own waker and reports through the control
+//! A wait of Python code for more records of a partition. The watch is its own waker and reports through the control
 //! queue.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Wake for RecordWatch {
     }
 }
 
-/// Report once to the queue when records beyond `bound` are readable, or the partition stops. If this returns no
+/// Report once to the queue, when records beyond `bound` are readable or the partition stops. If this returns no
 /// registration, the report is already in the queue.
 pub(crate) fn start(
     queue: &Arc<ControlQueue>,

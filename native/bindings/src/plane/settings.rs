@@ -1,5 +1,5 @@
-//! Native settings from broker settings under Kafka's names. The defaults are in `pybroker/config`; those here serve
-//! callers that pass few settings (tests).
+//! Native settings from broker settings under Kafka's names. The broker's defaults are in `pybroker/config`. The
+//! defaults in this module are for callers that pass only a few settings (tests).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use pyo3::types::PyDict;
 
 use crate::convert::Settings;
 
-/// `slow.request.log.ms`; 0: no request is slow.
+/// Parse `slow.request.log.ms`. The value 0 means that no request is logged as slow.
 fn slow_request(given: &Settings<'_, '_>, now: Option<Duration>) -> PyResult<Option<Duration>> {
     let now = now.map_or(0, |now| now.as_millis() as u64);
     let millis: u64 = given.number("slow.request.log.ms", now)?;
@@ -49,7 +49,7 @@ pub(crate) struct NativeSettings {
     pub(crate) fetcher: FetcherSettings,
     /// Replication throttles.
     pub(crate) throttled: ThrottledRates,
-    /// Sample windows of quotas: for clients, and for controller mutations. Read once, at the start.
+    /// Sample windows of quotas: for clients, and for controller mutations. They are read only at the start.
     pub(crate) quota_windows: (Windows, Windows),
     /// `cordoned.log.dirs`.
     pub(crate) cordoned: Vec<String>,
@@ -57,7 +57,7 @@ pub(crate) struct NativeSettings {
     pub(crate) server: DynamicSettings,
 }
 
-/// Bytes a second; the largest LONG means no limit.
+/// Replication throttles in bytes a second. The largest LONG means no limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ThrottledRates {
     leader: u64,
@@ -117,7 +117,7 @@ impl Default for NativeSettings {
 }
 
 impl NativeSettings {
-    /// Return these settings updated from `dict`; unknown names are ignored.
+    /// Return these settings with the values in `dict` applied. Unknown names are ignored.
     pub(crate) fn with(&self, dict: &Bound<'_, PyDict>) -> PyResult<Self> {
         let given = Settings(dict);
         let flush_mode = match given.text("log.flush.mode")?.as_deref() {
@@ -215,9 +215,9 @@ impl NativeSettings {
     }
 }
 
-/// Number and length of the windows for client quotas.
+/// Settings for the number and length of the windows of client quotas.
 const OF_CLIENTS: [&str; 2] = ["quota.window.num", "quota.window.size.seconds"];
-/// Number and length of the windows for controller mutation quotas.
+/// Settings for the number and length of the windows of controller mutation quotas.
 const OF_MUTATIONS: [&str; 2] = [
     "controller.quota.window.num",
     "controller.quota.window.size.seconds",
@@ -287,7 +287,7 @@ fn limits(given: &Settings<'_, '_>, now: &Limits) -> PyResult<Limits> {
         "max.connection.creation.rate",
         i64::from(now.connection_creation_rate),
     )?;
-    // Negative: no limit.
+    // A negative value means no limit.
     let queued: i64 = given.number("queued.max.request.bytes", -1)?;
     let idle_ms: i64 = given.number("connections.max.idle.ms", now.idle.as_millis() as i64)?;
     Ok(Limits {
@@ -303,7 +303,7 @@ fn limits(given: &Settings<'_, '_>, now: &Limits) -> PyResult<Limits> {
             Some(text) => overrides(&text)?,
             None => now.connections_per_ip_overrides.clone(),
         },
-        // Kafka's "no limit" is the largest INT; the server's is 0.
+        // Kafka's value for "no limit" is the largest INT; the server's is 0.
         connection_creation_rate: if rate >= i64::from(i32::MAX) {
             0
         } else {
@@ -350,7 +350,7 @@ fn listed(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Parse `NAME:rate` pairs, which the control plane makes from settings of single listeners.
+/// Parse `NAME:rate` pairs, which the control plane builds from the settings of single listeners.
 fn rates_of_listeners(text: &str) -> PyResult<HashMap<String, u32>> {
     let name = "connection.rates.of.listeners";
     let items = text.split(',').filter(|item| !item.is_empty());
@@ -372,7 +372,7 @@ fn buffer_bytes(given: i64) -> Option<usize> {
     usize::try_from(given).ok()
 }
 
-/// Parse `address:limit` pairs; the control plane resolves host names, if at all.
+/// Parse `address:limit` pairs. If host names are resolved at all, the control plane does it.
 fn overrides(text: &str) -> PyResult<HashMap<IpAddr, usize>> {
     let items = text
         .split(',')

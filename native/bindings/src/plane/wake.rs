@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 
-/// Readable between `signal` and `consume`.
+/// A descriptor that is readable between `signal` and `consume`.
 #[derive(Debug)]
 pub(crate) struct WakeFd {
     reader: OwnedFd,
@@ -53,7 +53,8 @@ impl WakeFd {
     }
 }
 
-/// EAGAIN means "already in that state"; no other error can occur for a descriptor that this process owns.
+/// Repeat the call after EINTR. EAGAIN means that the descriptor is already in the wanted state. No other error can
+/// occur for a descriptor that this process owns.
 fn retry(mut call: impl FnMut() -> rustix::io::Result<()>) {
     while call() == Err(Errno::INTR) {}
 }

@@ -1,4 +1,4 @@
-//! Outputs of a node for Python, one class for each kind.
+//! Outputs of a quorum node for Python, one class for each kind.
 
 use bytes::Bytes;
 use pybroker_protocol::ErrorCode;
@@ -76,7 +76,7 @@ pub(crate) struct ProposalOutcome {
     end_offset: i64,
 }
 
-/// The epoch and its leader.
+/// The epoch or its leader has changed.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 #[derive(Debug)]
 pub(crate) struct QuorumLeader {
@@ -84,7 +84,7 @@ pub(crate) struct QuorumLeader {
     leader: Option<i32>,
 }
 
-/// The voters.
+/// The voters have changed.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 #[derive(Debug)]
 pub(crate) struct QuorumVoters {
@@ -92,14 +92,14 @@ pub(crate) struct QuorumVoters {
     endpoints: Vec<QuorumEndpoint>,
 }
 
-/// A line for the log.
+/// A warning for the log.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 #[derive(Debug)]
 pub(crate) struct QuorumWarning {
     message: String,
 }
 
-/// The disk is full, or has room again.
+/// The disk is full, or has free space again.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 #[derive(Debug)]
 pub(crate) struct QuorumRoom {
@@ -128,7 +128,7 @@ shown!(
     QuorumFailure
 );
 
-/// Return the object of an output.
+/// Return the Python object of an output.
 pub(super) fn to_python(py: Python<'_>, output: Output) -> PyResult<Bound<'_, PyAny>> {
     let bytes = |bytes: &Bytes| PyBytes::new(py, bytes).unbind();
     match output {

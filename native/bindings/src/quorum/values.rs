@@ -1,4 +1,4 @@
-//! Values of the quorum with named fields.
+//! Quorum values with named fields, for Python.
 
 use pybroker_metadata_log::Endpoint;
 use pybroker_metadata_log::offline::LogSummary;
@@ -114,7 +114,7 @@ impl From<ReplicaStatus> for QuorumReplicaStatus {
     }
 }
 
-/// The quorum as a node knows it.
+/// A node's view of the quorum.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct QuorumStatus {

@@ -1,4 +1,4 @@
-//! Requests for planning, on the driver.
+//! Requests with which the Spark driver plans a job.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::settings;
 use crate::codec::{decode_response_body, encode_request_body};
 use crate::errors::native_error;
 
-/// A blocking client of a cluster; `settings` under Kafka's names.
+/// A blocking client of a cluster, with settings under Kafka's names.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct BlockingClient {
     client: Mutex<Client>,
@@ -54,7 +54,7 @@ impl BlockingClient {
         })
     }
 
-    /// Send a message of `pybroker.protocol.messages` and return its response.
+    /// Send a message of `pybroker.protocol.messages` and return the response.
     #[pyo3(signature = (message, version, node = None))]
     fn request(
         &self,
@@ -83,7 +83,7 @@ impl BlockingClient {
     }
 }
 
-/// None: any broker; −1: the controller.
+/// Convert a node id: None means any broker, −1 the controller.
 fn node_of(node: Option<i32>) -> Node {
     match node {
         None => Node::Any,

@@ -1,4 +1,4 @@
-//! The Arrow C data interface in PyCapsules: the only place where foreign pointers become Arrow arrays.
+//! The Arrow C data interface in PyCapsules. This is the only module in which foreign pointers become Arrow arrays.
 
 use std::ffi::CStr;
 
@@ -48,7 +48,7 @@ pub(super) fn import(batch: &Bound<'_, PyAny>) -> PyResult<StructArray> {
     Ok(StructArray::from(data))
 }
 
-/// Rows for Arrow consumers: `pyarrow.record_batch(batch)`, without a copy.
+/// Rows for Arrow consumers such as `pyarrow.record_batch(batch)`, without a copy.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct ArrowBatch(StructArray);
 
@@ -64,7 +64,7 @@ impl ArrowBatch {
         self.0.len()
     }
 
-    /// Export by the Arrow PyCapsule interface; the requested schema is ignored.
+    /// Export the rows through the Arrow PyCapsule interface. The requested schema is ignored.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,

@@ -1,4 +1,4 @@
-//! Settings from Python, and the errors of Spark's client for Python.
+//! Settings from Python, and conversion of the Spark client's errors for Python.
 
 use std::collections::BTreeMap;
 

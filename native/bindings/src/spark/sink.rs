@@ -1,4 +1,4 @@
-//! Writer of one task.
+//! Writer of one Spark task.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(crate) struct SinkTarget {
     batch_bytes_max: usize,
 }
 
-/// Attempt of a writer of a staged ingest.
+/// An attempt of a writer in a staged ingest.
 #[pyclass(
     frozen,
     get_all,
@@ -78,9 +78,9 @@ pub(crate) struct WrittenPartition {
     batch_bytes: u64,
     /// CRC-32C over the batches' checksums.
     checksum: u32,
-    /// −1: unknown.
+    /// Offset of the first record, or −1 if unknown.
     first_offset: i64,
-    /// −1: unknown.
+    /// Offset of the last record, or −1 if unknown.
     last_offset: i64,
 }
 
@@ -119,7 +119,7 @@ impl From<SinkTransaction> for Transaction {
     }
 }
 
-/// Writer of one task.
+/// Writer of one Spark task.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct ArrowSink(Mutex<Option<Sink>>);
 
@@ -163,7 +163,8 @@ impl ArrowSink {
         .map_err(|error| spark_error(&error))
     }
 
-    /// Send the remaining rows, wait for all answers and return what was written; no rows can be added afterwards.
+    /// Send the remaining rows, wait for all responses, and return a summary for each partition. No rows can be added
+    /// afterwards.
     fn finish(&self, py: Python<'_>) -> PyResult<Vec<WrittenPartition>> {
         let written = py
             .detach(|| self.0.lock().take().map(|mut sink| sink.finish()))

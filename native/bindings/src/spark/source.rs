@@ -1,4 +1,4 @@
-//! Reader of one task.
+//! Reader of one Spark task.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) struct SourceRange {
     topic: String,
     partition: i32,
     start: i64,
-    /// Exclusive.
+    /// Offset after the last record to read.
     end: i64,
 }
 
@@ -78,7 +78,7 @@ impl ArrowSource {
         self.0.lock().position()
     }
 
-    /// Return the next rows, an object with `__arrow_c_array__`; None at the end of the range.
+    /// Return the next rows as an object with `__arrow_c_array__`, or None at the end of the range.
     fn next(&self, py: Python<'_>) -> PyResult<Option<ArrowBatch>> {
         let rows = py
             .detach(|| self.0.lock().next_rows())

@@ -10,20 +10,21 @@ use super::registry::{Direction, Registry};
 use super::schema::ClassIndex;
 use crate::primitives::{DecodeError, Reader};
 
-/// Reject `body` exactly when decoding would fail. Needs no lock and almost no memory: for data threads.
+/// Reject `body` if, and only if, decoding would fail. Data threads use this, because it needs no lock and almost no
+/// memory.
 ///
 /// # Errors
 ///
-/// The fault in the bytes: the connection must be closed.
+/// The fault in the bytes. The caller must close the connection.
 pub fn check(layout: &Layout, body: &[u8], elements_max: u32) -> Result<(), DecodeError> {
     decode(layout, body, elements_max, &mut Check)
 }
 
-/// Run [`check`] on the request of a client or, on the inter-broker listener, of a broker.
+/// Run [`check`] on a request of a client or, on the inter-broker listener, of a broker.
 ///
 /// # Errors
 ///
-/// `UnsupportedVersion` if the registry has no such key and version, else as [`check`].
+/// `UnsupportedVersion` if the registry has no such key and version; otherwise like [`check`].
 pub fn check_request(
     registry: Registry,
     api_key: i16,

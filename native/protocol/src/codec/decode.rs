@@ -8,15 +8,15 @@ use super::layout::{Kind, Layout, Presence};
 use super::schema::ClassIndex;
 use crate::primitives::{DecodeError, Reader};
 
-/// The element limit for messages of brokers and for responses to our own requests: a full LeaderAndIsr has about seven
-/// elements per partition. For clients' requests: [`crate::primitives::ELEMENTS_MAX`].
+/// The element limit for messages of brokers, and for responses to this broker's requests. A full LeaderAndIsr has
+/// about seven elements per partition. Clients' requests have the limit [`crate::primitives::ELEMENTS_MAX`].
 pub const ELEMENTS_MAX_TRUSTED: u32 = 4_000_000;
 
 /// Builds values from decoded data.
 pub trait Sink {
-    /// A value; `()` for a sink that builds none.
+    /// The type of a value; `()` for a sink that builds no values.
     type Value;
-    /// Errors of the bytes or of the sink.
+    /// The type of errors of the bytes or of the sink.
     type Error: From<DecodeError>;
 
     /// Null, where the schema allows it.
@@ -45,7 +45,7 @@ pub trait Sink {
     ) -> Result<Self::Value, Self::Error>;
 }
 
-/// Decode a whole message: all of `body`, which has no header. `elements_max` limits the elements of all arrays
+/// Decode a complete message without header: all bytes of `body`. `elements_max` limits the elements of all arrays
 /// together.
 ///
 /// # Errors
@@ -63,8 +63,8 @@ pub fn decode<S: Sink>(
     Ok(message)
 }
 
-/// Decode as [`decode`], but ignore bytes after the fields of `layout`: for data that group members exchange, where
-/// later versions only add fields at the end.
+/// Like [`decode`], but ignore bytes after the fields of `layout`. Used for data that group members exchange, because
+/// later versions of it only add fields at the end.
 ///
 /// # Errors
 ///
@@ -136,7 +136,7 @@ impl<S: Sink> Decoder<'_, S> {
             Kind::Int64 => self.sink.integer(reader.i64()?),
             Kind::Float64 => self.sink.float(reader.f64()?),
             Kind::Uuid => self.sink.uuid(reader.uuid()?),
-            // As in Kafka, invalid UTF-8 is replaced (client software names, group ids, metadata of commits).
+            // Like Kafka, replace invalid UTF-8 (client software names, group ids, metadata of commits).
             Kind::String { nullable, compact } => match reader.nullable_string_bytes(*compact)? {
                 None => self.null(*nullable),
                 Some(bytes) => self.sink.string(&String::from_utf8_lossy(bytes)),
@@ -159,7 +159,7 @@ impl<S: Sink> Decoder<'_, S> {
                 layout,
                 ..
             } => self.structure(layout, reader),
-            // As in Kafka, null is 0 in a tagged field, elsewhere a negative byte.
+            // As in Kafka, a null struct is 0 in a tagged field, and elsewhere a negative byte.
             Kind::Struct {
                 nullable: true,
                 tagged,

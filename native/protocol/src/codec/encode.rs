@@ -11,16 +11,16 @@ use super::schema::ClassIndex;
 
 /// Provides values to the encoder.
 pub trait Source {
-    /// A handle on a value, cheap to make.
+    /// A reference to a value, which is cheap to create.
     type Value;
-    /// Errors of the values or of the source.
+    /// The type of errors of the values or of the source.
     type Error: From<EncodeError> + ErrorPath;
 
-    /// Whether the value is null.
+    /// Return whether the value is null.
     fn is_null(&self, value: &Self::Value) -> bool;
     /// A bool.
     fn boolean(&self, value: &Self::Value) -> Result<bool, Self::Error>;
-    /// An integer; the encoder checks its range.
+    /// An integer, whose range the encoder checks.
     fn integer(&self, value: &Self::Value) -> Result<i64, Self::Error>;
     /// A float64.
     fn float(&self, value: &Self::Value) -> Result<f64, Self::Error>;
@@ -41,7 +41,7 @@ pub trait Source {
         class: ClassIndex,
         field: usize,
     ) -> Result<Self::Value, Self::Error>;
-    /// Whether a field's value is the schema's default, in which case a tagged field is left out.
+    /// Return whether a field's value is the schema's default. If so, a tagged field is left out.
     fn is_default(
         &self,
         value: &Self::Value,
@@ -51,12 +51,12 @@ pub trait Source {
 }
 
 /// Append `value`, a message of `version`, to `out`. Fields that the version does not have are silently omitted, so
-/// that handlers set all fields and serve every version with them.
+/// that a handler can set all fields for every version.
 ///
 /// # Errors
 ///
-/// If a value is out of its field's range, a field is null that must not be null in this version, or the version is
-/// unknown. `out` then contains a partial message.
+/// If a value is out of its field's range, if a field is null that this version does not allow to be null, or if the
+/// version is unknown. `out` then contains a partial message.
 pub fn encode<S: Source>(
     message: &Message,
     version: i16,
@@ -124,7 +124,7 @@ impl<S: Source> Encoder<'_, S> {
         Ok(())
     }
 
-    /// Insert, at `start`, the number of bytes that follow.
+    /// Insert at `start` the number of bytes that follow it.
     fn put_size_before(&mut self, start: usize) -> Result<(), S::Error> {
         let end = self.out.len();
         put_uvarint(self.out, length_u32(end - start)?);
@@ -231,9 +231,9 @@ fn narrow<T: TryFrom<i64>, S: Source>(
 
 #[derive(Clone, Copy)]
 enum LengthWidth {
-    /// Two bytes unless compact.
+    /// Two bytes, or a varint in compact form.
     Short,
-    /// Four bytes unless compact.
+    /// Four bytes, or a varint in compact form.
     Long,
 }
 

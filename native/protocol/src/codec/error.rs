@@ -1,8 +1,8 @@
-//! Errors of encoding a message. (For bytes from outside: `primitives::DecodeError`.)
+//! Errors of encoding a message. Errors of decoding are `primitives::DecodeError`.
 
 use std::fmt;
 
-/// A message that cannot be encoded in the requested version: a bug of the broker, or of a caller.
+/// A message that cannot be encoded in the requested version, which is a bug of the broker or of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodeError {
     /// Fields on the path from the message to the wrong value, outermost last.

@@ -1,19 +1,19 @@
-//! Wire layout of one version of a message, which decoder and encoder follow.
+//! Wire layout of one version of a message. The decoder and the encoder follow it.
 
 use super::schema::{Class, ClassIndex, FieldType};
 
 /// A struct in one version.
 #[derive(Debug)]
 pub struct Layout {
-    /// Which class of the message.
+    /// The struct's class in the message.
     pub class: ClassIndex,
-    /// Whether a tag section ends the struct.
+    /// Whether a section of tagged fields ends the struct.
     pub flexible: bool,
-    /// One per field of the class, in order.
+    /// One slot for each field of the class, in order.
     pub slots: Vec<Slot>,
-    /// The tagged fields: (tag, place in `slots`), ascending by tag.
+    /// The tagged fields as (tag, index in `slots`), ascending by tag.
     pub tagged: Vec<(u32, usize)>,
-    /// The minimum bytes of such a struct.
+    /// The minimum number of bytes of such a struct.
     pub min_bytes: usize,
 }
 
@@ -22,22 +22,22 @@ pub struct Layout {
 pub struct Slot {
     /// Whether and where the version has the field.
     pub presence: Presence,
-    /// The field's form; unused if absent.
+    /// The form of the field's value. Unused if the field is absent.
     pub kind: Kind,
 }
 
 /// Whether and where a version has a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Not in this version: decoded as its default, not encoded.
+    /// The version does not have the field. It is decoded as its default and not encoded.
     Absent,
-    /// Between the other fields.
+    /// The field is between the other fields.
     Inline,
-    /// In the tag section, only if it differs from its default.
+    /// The field is in the section of tagged fields, and only if it differs from its default.
     Tagged,
 }
 
-/// The form of a value. `compact`: an unsigned varint holds the length plus one, or 0 for null.
+/// The form of a value. With `compact`, an unsigned varint has the length plus one, or 0 for null.
 #[derive(Debug)]
 #[allow(missing_docs)] // Kafka's names of the types
 pub enum Kind {
@@ -65,7 +65,7 @@ pub enum Kind {
     },
     Struct {
         nullable: bool,
-        /// Null is the unsigned varint 0 instead of the byte −1.
+        /// Whether null is the unsigned varint 0 instead of the byte −1.
         tagged: bool,
         layout: Box<Layout>,
     },
@@ -151,7 +151,7 @@ struct Form<'a> {
     classes: &'a [Class],
     version: i16,
     flexible: bool,
-    /// Lengths are unsigned varints.
+    /// Whether lengths are unsigned varints.
     compact: bool,
 }
 

@@ -20,15 +20,15 @@ pub enum MessageKind {
 pub struct Message {
     /// Request, response, header or a record's content.
     pub kind: MessageKind,
-    /// The key; `None` for headers and data.
+    /// The API key; `None` for headers and data.
     pub api_key: Option<i16>,
     /// The versions that exist.
     pub versions: VersionRange,
     /// First version with compact lengths and tagged fields.
     pub first_flexible: Option<i16>,
-    /// The message's own class first, then those of its structs.
+    /// The message's own class, then the classes of its structs.
     pub classes: Vec<Class>,
-    /// One cell per version, filled when the version is first used.
+    /// The layout of each version, computed when the version is first used.
     pub(super) layouts: Vec<OnceLock<Layout>>,
 }
 

@@ -1,14 +1,15 @@
-//! The codec of every message without typed code: an interpreter decodes and encodes messages by their schemas.
+//! The codec of all messages without a hand-written codec: an interpreter decodes and encodes messages by their
+//! schemas.
 //!
 //! `schema/*.schema` (names, types, versions) → [`notation`] parses a file on the first use of one of its messages →
 //! [`Message`] → [`Layout`] of one version → [`decode`] into a [`Sink`], [`encode`] from a [`Source`]. [`check`] is a
-//! sink without values, by which data threads reject invalid frames before Python sees them. The bindings have the sink
-//! and source for Python objects; [`Value`] is both, for tests.
+//! sink without values. With it, data threads reject invalid frames before Python receives them. The bindings implement
+//! the sink and the source for Python objects; for tests, [`Value`] is both.
 //!
 //! Limits for hostile bytes: a count is checked against the remaining bytes and an element budget before anything is
-//! allocated; variable-length integers have at most five bytes; tags must ascend and fill their sizes exactly, unknown
-//! ones are skipped; null only where the schema allows it; strings are UTF-8; remaining bytes are an error. The schema
-//! determines the depth of recursion.
+//! allocated; variable-length integers have at most five bytes; tags must ascend, and a tagged field must fill its size
+//! exactly; unknown tags are skipped; null is accepted only where the schema allows it; strings are UTF-8; remaining
+//! bytes are an error. The schema determines the depth of recursion.
 
 mod check;
 mod decode;

@@ -157,7 +157,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// Return the index of the struct's class, created if it is new.
+    /// Return the index of the struct's class, which is created if it is new.
     fn class(&mut self, struct_name: &str) -> ClassIndex {
         let name = format!("{}_{struct_name}", self.root);
         match self.classes.iter().position(|(known, _)| *known == name) {

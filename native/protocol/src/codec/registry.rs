@@ -6,12 +6,12 @@ use super::message::{Message, MessageKind};
 use super::schema_file::SchemaFile;
 use crate::primitives::ELEMENTS_MAX;
 
-/// The set of layouts a listener speaks.
+/// The set of message layouts that a listener uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Registry {
-    /// Released Apache Kafka.
+    /// The layouts of released Apache Kafka.
     Client,
-    /// The layouts of the KIP-516 text where it defines its own, else as [`Registry::Client`].
+    /// The layouts of the KIP-516 text where it defines its own, otherwise those of [`Registry::Client`].
     InterBroker,
 }
 
@@ -24,7 +24,7 @@ pub enum Direction {
 }
 
 impl Registry {
-    /// Return the maximum elements in all arrays of one request.
+    /// Return the maximum number of elements in all arrays of one request together.
     pub const fn elements_max(self) -> u32 {
         match self {
             Registry::Client => ELEMENTS_MAX,

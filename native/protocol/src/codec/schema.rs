@@ -3,7 +3,7 @@
 /// Index of a class in [`Message::classes`].
 pub type ClassIndex = usize;
 
-/// Consecutive versions, both ends included; empty if `first > last`.
+/// A range of versions, both ends included. It is empty if `first > last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionRange {
     /// Lowest version.
@@ -13,7 +13,7 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// No version at all.
+    /// The range without versions.
     pub const NONE: VersionRange = VersionRange { first: 1, last: 0 };
 
     /// Return whether `version` is in the range.
@@ -41,7 +41,7 @@ pub enum FieldType {
     Uuid,
     String,
     Bytes,
-    /// Record batches: bytes that only the log interprets.
+    /// Record batches: bytes that only the log decodes.
     Records,
     Struct(ClassIndex),
     Array(Box<FieldType>),
@@ -52,7 +52,7 @@ pub enum FieldType {
 pub enum DefaultValue {
     /// Null.
     Null,
-    /// Any integer type.
+    /// An integer of any width.
     Int(i64),
     /// A bool.
     Bool(bool),
@@ -62,9 +62,9 @@ pub enum DefaultValue {
     String(String),
     /// The all-zero id.
     ZeroUuid,
-    /// No bytes.
+    /// Empty bytes.
     NoBytes,
-    /// No elements.
+    /// An empty array.
     EmptyArray,
     /// A struct whose fields all have their defaults.
     Struct(ClassIndex),
@@ -73,27 +73,27 @@ pub enum DefaultValue {
 /// One field of a struct.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Kafka's name in snake case.
+    /// The field's Kafka name in snake case.
     pub name: String,
     /// The field's type.
     pub kind: FieldType,
     /// The versions that have the field.
     pub versions: VersionRange,
-    /// The versions in which it may be null.
+    /// The versions in which the field may be null.
     pub nullable: VersionRange,
     /// The field's tag and the versions in which it is a tagged field.
     pub tag: Option<(u32, VersionRange)>,
-    /// Never in compact form, whatever the version (the request header's client id).
+    /// Whether the field has no compact form in any version (the request header's client id).
     pub plain: bool,
-    /// The field's value if it is not sent.
+    /// The field's value if the sender left it out.
     pub default: DefaultValue,
 }
 
 /// A struct: the message itself, or one inside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
-    /// `CreateTopicsRequest`, `CreateTopicsRequest_CreatableTopic`.
+    /// The class name, such as `CreateTopicsRequest` or `CreateTopicsRequest_CreatableTopic`.
     pub name: String,
-    /// In the order of the wire.
+    /// The fields, in their order on the wire.
     pub fields: Vec<Field>,
 }

@@ -1,4 +1,5 @@
-//! A schema file of the crate, parsed on the first use of one of its messages: the broker starts without parsing any.
+//! A schema file of the crate. It is parsed on the first use of one of its messages, so that the broker starts without
+//! parsing any file.
 
 use std::sync::OnceLock;
 
@@ -9,9 +10,9 @@ use super::notation;
 pub(super) struct SchemaFile {
     /// Path below `schema/`.
     pub(super) path: &'static str,
-    /// The key of its messages.
+    /// The API key of the file's messages.
     pub(super) api_key: Option<i16>,
-    /// The classes of its messages.
+    /// The class names of the file's messages.
     pub(super) names: &'static [&'static str],
     pub(super) text: &'static str,
     messages: OnceLock<Vec<Message>>,
@@ -37,7 +38,7 @@ impl SchemaFile {
         self.messages
             .get_or_init(|| match notation::parse(self.text) {
                 Ok(messages) => messages,
-                // The files are part of the crate; a test parses each of them.
+                // The files are part of the crate, and a test parses each of them, so this cannot fail.
                 Err(error) => unreachable!("{}: {error}", self.path),
             })
     }

@@ -8,7 +8,7 @@ mod schemas;
 
 use super::*;
 
-/// The client registry's message of that name.
+/// Return the client registry's message with this name.
 fn client(name: &str) -> &'static Message {
     Registry::Client.named(name).expect(name)
 }

@@ -1,4 +1,4 @@
-//! Messages as plain trees, for the interpreter without Python. Tests compare typed codecs with it.
+//! Messages as plain trees, for the interpreter without Python. Tests compare the hand-written codecs with it.
 
 use std::borrow::Cow;
 use std::vec::Drain;

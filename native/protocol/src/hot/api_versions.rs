@@ -17,7 +17,7 @@ pub struct ApiVersionsRequest<'a> {
     pub client_software_version: &'a str,
     /// Cluster that the client expects (v5+).
     pub cluster_id: Option<&'a str>,
-    /// Broker that the client expects; −1: unknown (v5+).
+    /// Broker id that the client expects, or −1 if unknown (v5+).
     pub node_id: i32,
 }
 
@@ -60,7 +60,7 @@ impl<'a> ApiVersionsRequest<'a> {
     }
 }
 
-/// A key and its served versions.
+/// An API key and its served versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApiVersion {
     /// API key.
@@ -74,9 +74,9 @@ pub struct ApiVersion {
 /// A feature of the cluster (KIP-584).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feature {
-    /// Kafka's name.
+    /// The feature's name in Kafka.
     pub name: &'static str,
-    /// The lowest supported level; 0 disables a feature.
+    /// The lowest supported level. Level 0 means that the feature is disabled.
     pub lowest: i16,
     /// The highest supported level.
     pub highest: i16,
@@ -95,11 +95,11 @@ pub struct ApiVersionsResponse {
     pub error_code: i16,
     /// The served keys.
     pub api_keys: Vec<ApiVersion>,
-    /// How long the client was throttled (v1+).
+    /// Throttle time in milliseconds (v1+).
     pub throttle_time_ms: i32,
     /// Supported and finalized features (v3+). Ignored by `decode`.
     pub features: Vec<Feature>,
-    /// Grows with each change of the finalized features (v3+, with features). Ignored by `decode`.
+    /// Epoch of the finalized features, which grows with each change (v3+, with features). Ignored by `decode`.
     pub features_epoch: i64,
 }
 
@@ -166,7 +166,7 @@ impl ApiVersionsResponse {
         });
         writer.tag(FINALIZED_FEATURES_EPOCH, |out| out.i64(self.features_epoch));
         writer.tag(FINALIZED_FEATURES, |out| {
-            // A feature at level 0 is left out.
+            // Leave out features at level 0, which are disabled.
             let in_force = || self.features.iter().filter(|feature| feature.level > 0);
             out.array_len(in_force().count());
             for feature in in_force() {

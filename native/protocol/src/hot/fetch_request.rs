@@ -1,6 +1,6 @@
-//! Fetch request (key 1), versions 4–18: sessions from v7 (KIP-227), flexible from v12, by topic id from v13
-//! (KIP-516; version 13 of that text, among brokers, is the same request), replica state as a tagged field from v15
-//! (KIP-903), replica directory v17, high watermark v18.
+//! Fetch request (key 1), versions 4–18: sessions from v7 (KIP-227), flexible from v12, by topic id from v13 (KIP-516;
+//! brokers among themselves use version 13 of that text, which is the same request), replica state as a tagged field
+//! from v15 (KIP-903), replica directory from v17, high watermark from v18.
 
 use pybroker_model::Uuid;
 
@@ -13,11 +13,11 @@ pub const VERSIONS: core::ops::RangeInclusive<i16> = 4..=18;
 pub const FLEXIBLE: i16 = 12;
 /// First version that names topics by id.
 pub const BY_ID: i16 = 13;
-/// Tag of the follower's broker epoch (KIP-903) among brokers in versions 12 and 13. It is pybroker's own, because
-/// neither released Kafka nor the KIP-516 text has a field for it in these versions.
+/// Tag of the follower's broker epoch (KIP-903) in versions 12 and 13 among brokers. This field is pybroker's own,
+/// because in these versions neither released Kafka nor the KIP-516 text has one.
 const REPLICA_EPOCH_TAG: u32 = 10_000;
-/// Tags of a follower's directory and high watermark among brokers in version 13, for the metadata topic. Released Kafka
-/// has these fields in versions 17 and 18.
+/// Tags of a follower's directory and high watermark in version 13 among brokers, for the metadata topic. Released
+/// Kafka has these fields in versions 17 and 18.
 const DIRECTORY_TAG: u32 = 10_000;
 const HIGH_WATERMARK_TAG: u32 = 10_001;
 /// Tag of the offset up to which a broker has applied the metadata topic.
@@ -29,22 +29,22 @@ pub const SESSIONS: i16 = 7;
 /// First version with the client's leader epoch.
 pub const WITH_EPOCH: i16 = 9;
 
-/// The request; spans refer to the body it was decoded from. Reused from request to request.
+/// The request. Its spans refer to the body from which it was decoded. The caller reuses the object for each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchRequest {
-    /// The cluster that the client expects (v12+, tagged; raft only).
+    /// The cluster that the client expects (v12+, tagged; metadata quorum only).
     pub cluster_id: Option<Span>,
     /// Broker id of a follower, −1 for a consumer (tagged from v15).
     pub replica_id: i32,
     /// Broker epoch of a follower (v15+), else −1.
     pub replica_epoch: i64,
-    /// The offset up to which a broker has applied the metadata topic (among brokers, v13); −1 = unknown.
+    /// The offset up to which a broker has applied the metadata topic (among brokers, v13), or −1 if unknown.
     pub applied_offset: i64,
-    /// How long to wait for `min_bytes`, milliseconds.
+    /// Maximum time to wait for `min_bytes`, in milliseconds.
     pub max_wait_ms: i32,
-    /// Bytes after which the fetch is answered.
+    /// Number of record bytes from which the fetch is answered.
     pub min_bytes: i32,
-    /// Maximum bytes of records in the response; it has at least one batch in any case.
+    /// Maximum bytes of records in the response. The response has at least one batch in any case.
     pub max_bytes: i32,
     /// 0 = read uncommitted, 1 = read committed.
     pub isolation_level: i8,
@@ -52,7 +52,7 @@ pub struct FetchRequest {
     pub session_id: i32,
     /// Session epoch, −1 = sessionless, 0 = new session (v7+).
     pub session_epoch: i32,
-    /// Topics with partitions to add or change, or all of them.
+    /// Topics whose partitions the session adds or changes; without a session, all topics.
     pub topics: Vec<FetchTopic>,
     /// Partitions of all topics, in order.
     pub partitions: Vec<FetchPartition>,
@@ -91,11 +91,11 @@ impl Default for FetchRequest {
 pub struct FetchTopic {
     /// The topic's name (to v12).
     pub name: Span,
-    /// The topic's id (from v13), else zero.
+    /// The topic's id (from v13); zero before.
     pub topic_id: Uuid,
-    /// Index of its first partition in [`FetchRequest::partitions`].
+    /// Index of the topic's first partition in [`FetchRequest::partitions`].
     pub partitions_start: u32,
-    /// Index after its last partition.
+    /// Index after the topic's last partition.
     pub partitions_end: u32,
 }
 
@@ -112,11 +112,11 @@ impl FetchTopic {
 pub struct FetchPartition {
     /// Partition index.
     pub partition: i32,
-    /// The leader epoch the client knows, −1 = none (v9+).
+    /// The leader epoch that the client knows, or −1 (v9+).
     pub current_leader_epoch: i32,
     /// First offset to return.
     pub fetch_offset: i64,
-    /// Epoch of the record before `fetch_offset`, −1 = not known (v12+).
+    /// Epoch of the record before `fetch_offset`, or −1 if unknown (v12+).
     pub last_fetched_epoch: i32,
     /// First offset of a follower's log (v5+).
     pub log_start_offset: i64,
@@ -133,11 +133,11 @@ pub struct FetchPartition {
 pub struct ForgottenTopic {
     /// The topic's name (v7–12).
     pub name: Span,
-    /// The topic's id (from v13), else zero.
+    /// The topic's id (from v13); zero before.
     pub topic_id: Uuid,
-    /// Index of its first partition in [`FetchRequest::forgotten_partitions`].
+    /// Index of the topic's first partition in [`FetchRequest::forgotten_partitions`].
     pub partitions_start: u32,
-    /// Index after its last partition.
+    /// Index after the topic's last partition.
     pub partitions_end: u32,
 }
 
@@ -150,7 +150,7 @@ impl ForgottenTopic {
 }
 
 impl FetchRequest {
-    /// Decode a request body, replacing the content of `self`. After an error the content is unspecified.
+    /// Decode a request body and replace the content of `self`. After an error the content is unspecified.
     pub fn decode(&mut self, body: &[u8], version: i16) -> Result<(), DecodeError> {
         check_version(version, VERSIONS)?;
         let flexible = version >= FLEXIBLE;
@@ -265,7 +265,7 @@ impl FetchRequest {
         Ok(())
     }
 
-    /// Append the request body; spans refer to `buffer`.
+    /// Append the request body. The request's spans refer to `buffer`.
     pub fn encode(&self, buffer: &[u8], version: i16, out: &mut Vec<u8>) {
         let text = |span: Span| core::str::from_utf8(span.of(buffer)).unwrap_or_default();
         let by_id = version >= BY_ID;
@@ -336,7 +336,7 @@ impl FetchRequest {
     }
 }
 
-/// Decode the number of topics; each takes at least the bytes of its name or id and of an empty array.
+/// Decode the number of topics. Each takes at least the bytes of its name or id and of an empty array.
 fn read_topic_count(reader: &mut Reader<'_>, version: i16) -> Result<usize, DecodeError> {
     let topic_bytes_min = if version >= BY_ID {
         18
@@ -348,7 +348,7 @@ fn read_topic_count(reader: &mut Reader<'_>, version: i16) -> Result<usize, Deco
     reader.array_len(version >= FLEXIBLE, topic_bytes_min)
 }
 
-/// Decode a topic's name up to v12, its id from v13.
+/// Decode a topic: its name up to v12, its id from v13.
 #[inline]
 fn read_topic_head(reader: &mut Reader<'_>, version: i16) -> Result<(Span, Uuid), DecodeError> {
     if version >= BY_ID {
@@ -415,7 +415,7 @@ fn write_partition(writer: &mut Writer<'_>, version: i16, partition: &FetchParti
     }
 }
 
-/// Return the tags of a follower's directory and high watermark, where the version has these fields.
+/// Return the tags of a follower's directory and high watermark, if the version has these fields.
 const fn replica_tags(version: i16) -> Option<(u32, Option<u32>)> {
     match version {
         BY_ID => Some((DIRECTORY_TAG, Some(HIGH_WATERMARK_TAG))),

@@ -1,6 +1,7 @@
-//! Fetch response (key 1), versions 4–18. Written in pieces, so that records can stay in their file: head of a
-//! partition, then its records (bytes here or file bytes later), then its tail. Among brokers, version 13 has the
-//! tagged fields of released Kafka as ordinary fields between the others; version 12, by name, is as released.
+//! Fetch response (key 1), versions 4–18. It is written in pieces, so that records can stay in their file: first the
+//! head of a partition, then its records (as bytes, or sent from the file later), then its tail. Among brokers, version
+//! 13 has released Kafka's tagged fields as ordinary fields between the others. Version 12, by name, has the released
+//! layout.
 
 use pybroker_model::Uuid;
 
@@ -8,21 +9,21 @@ use super::fetch_request::{BY_ID, FLEXIBLE, SESSIONS, VERSIONS};
 use super::{LeaderIdAndEpoch, NodeEndpoint, WireVersion, read_endpoints, write_endpoints_section};
 use crate::primitives::{DecodeError, Reader, Writer};
 
-/// The version that the KIP-516 text defines, among brokers.
+/// Version with the layout of the KIP-516 text, which brokers use among themselves.
 pub const INTER_BROKER: i16 = 13;
-/// The last version by name, which brokers speak below `inter.broker.protocol.version` 2.8.
+/// Last version that names topics by name. Brokers use it while `inter.broker.protocol.version` is below 2.8.
 pub const INTER_BROKER_BY_NAME: i16 = 12;
 /// Tag of pybroker's own field `attach`.
 const ATTACH_TAG: u32 = 10_000;
-/// Tag of the snapshot id of the metadata topic in the KIP-516 text's version, which does not have that field.
+/// Tag of the snapshot id of the metadata topic, because the KIP-516 text's version does not have that field.
 const SNAPSHOT_TAG: u32 = 10_001;
-/// Tag of the node endpoints in that version, for the same reason.
+/// Tag of the node endpoints, because the KIP-516 text's version does not have that field.
 const ENDPOINTS_TAG: u32 = 10_000;
 
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FetchResponse<'a> {
-    /// How long the client was throttled.
+    /// Throttle time in milliseconds.
     pub throttle_time_ms: i32,
     /// Kafka error code of the session or the whole request (v7+).
     pub error_code: i16,
@@ -30,7 +31,7 @@ pub struct FetchResponse<'a> {
     pub session_id: i32,
     /// The topics.
     pub topics: Vec<FetchableTopicResponse<'a>>,
-    /// Addresses of the leaders named (v16+).
+    /// Addresses of the leaders that the response names (v16+).
     pub node_endpoints: Vec<NodeEndpoint<'a>>,
 }
 
@@ -48,7 +49,7 @@ pub struct FetchableTopicResponse<'a> {
 /// An aborted transaction, for consumers that read committed records only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbortedTransaction {
-    /// The producer.
+    /// The transaction's producer id.
     pub producer_id: i64,
     /// Offset of the transaction's first record in the partition.
     pub first_offset: i64,
@@ -70,7 +71,7 @@ pub struct FetchPartitionHead {
     pub partition: i32,
     /// Kafka error code.
     pub error_code: i16,
-    /// High watermark, −1 with most errors.
+    /// High watermark; −1 with most errors.
     pub high_watermark: i64,
     /// Last stable offset.
     pub last_stable_offset: i64,
@@ -80,17 +81,17 @@ pub struct FetchPartitionHead {
     pub diverging_epoch: Option<EpochEndOffset>,
     /// Set if the error says that this broker does not lead (v12+).
     pub current_leader: Option<LeaderIdAndEpoch>,
-    /// Snapshot to fetch instead (v12+; raft only).
+    /// Snapshot to fetch instead of records (v12+; metadata quorum only).
     pub snapshot_id: Option<EpochEndOffset>,
-    /// `None` = null: not requested.
+    /// Aborted transactions; `None` (null) if they were not requested.
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
-    /// A nearer replica, −1 = none (v11+).
+    /// Broker id of a nearer replica, or −1 (v11+).
     pub preferred_read_replica: i32,
-    /// Instruction to append the replica's staged records (among brokers only; a field of pybroker's own).
+    /// Instruction to attach the records that the replica has staged (among brokers only; a field of pybroker's own).
     pub attach: Option<Box<StagedAttach>>,
 }
 
-/// Position at which the leader appended an ingest's staged records, which this replica has staged as well.
+/// Offsets at which the leader attached an ingest's staged records, which this replica has staged too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StagedAttach {
     /// The ingest's directory.
@@ -101,16 +102,16 @@ pub struct StagedAttach {
     pub base_offset: i64,
     /// Offset after the last record.
     pub end_offset: i64,
-    /// Leader epoch in which the leader appended them.
+    /// Leader epoch of the leader that attached them.
     pub leader_epoch: i32,
-    /// The LogAppendTime timestamp, −1 = none.
+    /// The LogAppendTime timestamp, or −1.
     pub append_time: i64,
 }
 
 /// One partition of a Fetch response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchPartitionResponse<'a> {
-    /// All but the records.
+    /// All fields except the records.
     pub head: FetchPartitionHead,
     /// The record batches.
     pub records: Option<&'a [u8]>,
@@ -462,12 +463,13 @@ fn read_snapshot(
     value.skip_tags(true).map(|()| true)
 }
 
-/// Return whether it is the KIP-516 text's layout, which has no tagged fields except pybroker's own.
+/// Return whether the version has the layout of the KIP-516 text, which has no tagged fields except pybroker's own.
 const fn is_inline(wire: WireVersion) -> bool {
     wire.is_inter_broker() && wire.number >= INTER_BROKER
 }
 
-/// Write the tagged fields of released Kafka as ordinary structs. A struct with −1 in all fields means none.
+/// Write the tagged fields of released Kafka as ordinary structs. A struct whose fields are all −1 means that there is
+/// none.
 fn write_inline(writer: &mut Writer<'_>, head: &FetchPartitionHead) {
     let diverging = head.diverging_epoch.unwrap_or(EpochEndOffset {
         epoch: -1,

@@ -8,20 +8,20 @@ use crate::primitives::{DecodeError, Reader, Span, Writer};
 /// Versions that are implemented.
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=0;
 
-/// The request; spans refer to the body it was read from.
+/// The request. Its spans refer to the body from which it was decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IngestAppendRequest<'a> {
-    /// The topic's incarnation.
+    /// The topic's id.
     pub topic_id: Uuid,
     /// The client's name of the ingest.
     pub ingest_id: &'a str,
-    /// Batch of a stream; else -1.
+    /// Batch number of a stream, or -1 if there is no stream.
     pub batch_id: i64,
     /// Epoch from IngestBegin.
     pub epoch: i32,
-    /// Number of the writer, which orders writers.
+    /// Number of the writer, which determines the order of the writers' records.
     pub writer: i32,
-    /// Attempt of the writer.
+    /// Number of the writer's attempt.
     pub attempt: i64,
     /// Partitions, in order.
     pub partitions: Vec<IngestAppendPartition>,
@@ -32,9 +32,9 @@ pub struct IngestAppendRequest<'a> {
 pub struct IngestAppendPartition {
     /// Partition index.
     pub partition: i32,
-    /// Number of earlier records of this attempt.
+    /// Number of records that this attempt has sent before.
     pub sequence: i64,
-    /// Whole batches; `None` = null.
+    /// Complete batches; `None` is null.
     pub records: Option<Span>,
 }
 
@@ -82,13 +82,13 @@ impl<'a> IngestAppendRequest<'a> {
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IngestAppendResponse {
-    /// Throttle time before the next append, in milliseconds.
+    /// Time that the client must wait before the next append, in milliseconds.
     pub throttle_time_ms: i32,
     /// Error code of the whole request.
     pub error_code: i16,
     /// Error message.
     pub error_message: Option<String>,
-    /// In the request's order; empty if the whole request is refused.
+    /// Results in the request's order. Empty if the whole request is refused.
     pub partitions: Vec<IngestAppendPartitionResponse>,
 }
 
@@ -97,15 +97,15 @@ pub struct IngestAppendResponse {
 pub struct IngestAppendPartitionResponse {
     /// Partition index.
     pub partition: i32,
-    /// 0 = staged.
+    /// Error code; 0 means that the records are staged.
     pub error_code: i16,
     /// Error message.
     pub error_message: Option<String>,
-    /// Number of staged records of this attempt; -1 if unknown.
+    /// Number of records of this attempt that are staged, or -1 if unknown.
     pub next_sequence: i64,
 }
 
-/// Encode the body of a request for one partition, in two parts: the records go between them.
+/// Encode the body of a request for one partition in two parts. The caller sends the records between them.
 pub fn encode_one(
     head: &IngestAppendRequest<'_>,
     partition: i32,
@@ -125,7 +125,7 @@ pub fn encode_one(
     writer.i64(sequence);
     writer.nullable_len(Some(records));
     let mut writer = Writer::new(&mut after, true);
-    // Tagged sections of the partition and of the request.
+    // Empty sections of tagged fields of the partition and of the request.
     writer.no_tags();
     writer.no_tags();
     (before, after)

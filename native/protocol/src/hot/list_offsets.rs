@@ -1,6 +1,6 @@
-//! ListOffsets (key 2), versions 0–11. v0 answers with several offsets, v1 with one and its timestamp; isolation
-//! level from v2, leader epochs from v4, flexible from v6, a timeout from v10. Among brokers version 6, by topic id,
-//! and 5, by name. Special timestamps: see `k02`.
+//! ListOffsets (key 2), versions 0–11. v0 answers with several offsets, v1 with one and its timestamp; isolation level
+//! from v2, leader epochs from v4, flexible from v6, a timeout from v10. Brokers among themselves use version 6, by
+//! topic id, and 5, by name. For the special timestamps see `k02_list_offsets` of the server.
 
 use super::WireVersion;
 use super::of_topic::{self, Form, OfTopic};
@@ -8,9 +8,9 @@ use crate::primitives::{DecodeError, Reader, Writer};
 
 /// Versions of the message.
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=11;
-/// The version that the KIP-516 text defines, among brokers.
+/// Version with the layout of the KIP-516 text, which brokers use among themselves.
 pub const INTER_BROKER: i16 = 6;
-/// The last version by name, which brokers speak below `inter.broker.protocol.version` 2.8.
+/// Last version that names topics by name. Brokers use it while `inter.broker.protocol.version` is below 2.8.
 pub const INTER_BROKER_BY_NAME: i16 = 5;
 const FLEXIBLE: i16 = 6;
 
@@ -32,11 +32,11 @@ pub struct ListOffsetsRequest<'a> {
 pub struct ListOffsetsPartition {
     /// Partition index.
     pub partition: i32,
-    /// The leader epoch the client knows, −1 = none (v4+).
+    /// The leader epoch that the client knows, or −1 (v4+).
     pub current_leader_epoch: i32,
     /// A timestamp, or a special negative value.
     pub timestamp: i64,
-    /// Maximum number of offsets (v0), else 1.
+    /// Maximum number of offsets in v0; otherwise 1.
     pub max_num_offsets: i32,
 }
 
@@ -103,7 +103,7 @@ impl<'a> ListOffsetsRequest<'a> {
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListOffsetsResponse<'a> {
-    /// How long the client was throttled (v2+).
+    /// Throttle time in milliseconds (v2+).
     pub throttle_time_ms: i32,
     /// The topics, as in the request.
     pub topics: Vec<OfTopic<'a, ListOffsetsPartitionResponse>>,
@@ -118,11 +118,11 @@ pub struct ListOffsetsPartitionResponse {
     pub error_code: i16,
     /// Offsets, highest first (v0).
     pub old_style_offsets: Vec<i64>,
-    /// Timestamp of the record found, −1 = none (v1+).
+    /// Timestamp of the matching record, or −1 (v1+).
     pub timestamp: i64,
-    /// The record's offset, −1 = none (v1+).
+    /// Offset of the matching record, or −1 (v1+).
     pub offset: i64,
-    /// The record's leader epoch, −1 = none (v4+).
+    /// Leader epoch of the matching record, or −1 (v4+).
     pub leader_epoch: i32,
 }
 

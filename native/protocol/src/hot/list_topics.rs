@@ -1,4 +1,5 @@
-//! ListTopics (key 32142): v0 is KIP-142's own, not flexible; v1 adds ids, a prefix and pages (docs/protocol.md).
+//! ListTopics (key 32142). v0 is defined by KIP-142 and not flexible. v1 adds ids, a prefix and pages
+//! (docs/protocol.md).
 
 use pybroker_model::Uuid;
 
@@ -15,11 +16,11 @@ pub const PAGES: i16 = 1;
 pub struct ListTopicsRequest<'a> {
     /// Whether internal topics are listed.
     pub list_internal: bool,
-    /// Prefix of the names (v1+).
+    /// Prefix of the topic names to list (v1+).
     pub prefix: &'a str,
-    /// The `next` of the previous page; `None` = from the first topic on (v1+).
+    /// The `next` of the previous page, or `None` to start at the first topic (v1+).
     pub after: Option<&'a str>,
-    /// Maximum topics; 0 or less = the broker's maximum (v1+).
+    /// Maximum number of topics. 0 or less means the broker's maximum (v1+).
     pub limit: i32,
 }
 
@@ -66,13 +67,13 @@ const TOPIC_BYTES_MAX: usize = 3 + 16 + 1 + 1;
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListTopicsResponse<'a> {
-    /// 0 = listed.
+    /// Error code; 0 means success.
     pub error_code: i16,
-    /// In the order of names.
+    /// The topics, ordered by name.
     pub topics: Vec<ListedTopic<'a>>,
-    /// The `after` of the next page; `None` after the last (v1+).
+    /// The `after` of the next page; `None` on the last page (v1+).
     pub next: Option<&'a str>,
-    /// How long the client was throttled (v1+).
+    /// Throttle time in milliseconds (v1+).
     pub throttle_time_ms: i32,
 }
 
@@ -83,7 +84,7 @@ pub struct ListedTopic<'a> {
     pub name: &'a str,
     /// The topic's id (v1+).
     pub topic_id: Uuid,
-    /// Internal topic of the broker.
+    /// Whether the topic is an internal topic of the broker.
     pub internal: bool,
 }
 
@@ -91,7 +92,7 @@ impl<'a> ListTopicsResponse<'a> {
     /// Append the response body.
     pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
         let paged = version >= PAGES;
-        // Reserve at once: repeated growth would cost more than the encoding.
+        // Reserve the memory at once, because repeated growth would cost more than the encoding.
         let names = self.topics.iter().map(|topic| topic.name.len());
         out.reserve(TOPIC_BYTES_MAX * self.topics.len() + names.sum::<usize>());
         let mut writer = Writer::new(out, paged);

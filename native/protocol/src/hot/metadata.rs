@@ -1,6 +1,7 @@
-//! Metadata (key 3), versions 0–13: null topics = all from v1 (v0: empty = all), cluster id v2 (KIP-78), throttle
-//! v3, automatic creation v4, offline replicas v5, leader epochs v7, authorized operations v8 (cluster's only to
-//! v10), flexible v9, topic ids v10 (KIP-516), nullable names v12, an error of the whole v13.
+//! Metadata (key 3), versions 0–13. v1: null topics mean all topics (in v0 an empty array does). v2: cluster id
+//! (KIP-78). v3: throttle time. v4: automatic creation. v5: offline replicas. v7: leader epochs. v8: authorized
+//! operations (those of the cluster only to v10). v9: flexible. v10: topic ids (KIP-516). v12: nullable names. v13: an
+//! error of the whole response.
 
 use std::borrow::Cow;
 
@@ -15,28 +16,28 @@ pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=13;
 pub const FLEXIBLE: i16 = 9;
 /// First version with topic ids.
 pub const IDS: i16 = 10;
-/// Value of authorized operations that were not requested.
+/// Value of the authorized operations if the client did not request them.
 pub const OPERATIONS_OMITTED: i32 = i32::MIN;
 
 /// The request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataRequest<'a> {
-    /// `None` = all topics.
+    /// The requested topics; `None` means all topics.
     pub topics: Option<Vec<MetadataRequestTopic<'a>>>,
     /// Whether to create an unknown topic automatically (v4+).
     pub allow_auto_topic_creation: bool,
-    /// (v8–10)
+    /// Whether the client requests the authorized operations on the cluster (v8–10).
     pub include_cluster_authorized_operations: bool,
-    /// (v8+)
+    /// Whether the client requests the authorized operations on topics (v8+).
     pub include_topic_authorized_operations: bool,
 }
 
 /// A requested topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetadataRequestTopic<'a> {
-    /// The topic's id, zero = by name (v10+).
+    /// The topic's id; zero if the topic is requested by name (v10+).
     pub topic_id: Uuid,
-    /// The topic's name; null from v10 on if the id is used.
+    /// The topic's name. From v10 on it is null if the topic is requested by id.
     pub name: Option<&'a str>,
 }
 
@@ -120,26 +121,26 @@ impl<'a> MetadataRequest<'a> {
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataResponse<'a> {
-    /// All but the topics.
+    /// All fields before the topics.
     pub head: MetadataHead<'a>,
     /// The topics.
     pub topics: Vec<MetadataTopic<'a>>,
     /// Authorized operations on the cluster (v8–10).
     pub cluster_authorized_operations: i32,
-    /// Kafka error code of the whole (v13+).
+    /// Kafka error code of the whole response (v13+).
     pub error_code: i16,
 }
 
 /// The fields before the topics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataHead<'a> {
-    /// How long the client was throttled (v3+).
+    /// Throttle time in milliseconds (v3+).
     pub throttle_time_ms: i32,
     /// Live brokers.
     pub brokers: Vec<super::NodeEndpoint<'a>>,
     /// The cluster's id (v2+).
     pub cluster_id: Option<&'a str>,
-    /// Broker id of the controller, −1 = unknown (v1+).
+    /// Broker id of the controller, or −1 if unknown (v1+).
     pub controller_id: i32,
 }
 
@@ -148,11 +149,11 @@ pub struct MetadataHead<'a> {
 pub struct MetadataTopic<'a> {
     /// Kafka error code.
     pub error_code: i16,
-    /// The topic's name; `None` (unknown id) is written as "" before v12.
+    /// The topic's name. `None`, for an unknown id, is written as "" before v12.
     pub name: Option<&'a str>,
     /// The topic's id (v10+).
     pub topic_id: Uuid,
-    /// Internal topic of the broker (v1+).
+    /// Whether the topic is an internal topic of the broker (v1+).
     pub internal: bool,
     /// The topic's partitions.
     pub partitions: Vec<MetadataPartition<'a>>,
@@ -167,7 +168,7 @@ pub struct MetadataPartition<'a> {
     pub error_code: i16,
     /// Partition index.
     pub partition: i32,
-    /// Broker id of the leader, −1 = none.
+    /// Broker id of the leader, or −1 if there is none.
     pub leader: i32,
     /// Leader epoch (v7+).
     pub leader_epoch: i32,

@@ -1,4 +1,4 @@
-//! Shared part of messages with data for each partition of some topics (ListOffsets, OffsetForLeaderEpoch).
+//! Shared code of messages that have data for each partition of some topics (ListOffsets, OffsetForLeaderEpoch).
 
 use pybroker_model::Uuid;
 
@@ -10,12 +10,12 @@ const TOPIC_ID_TAG: u32 = 10_000;
 /// How a message names a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TopicRef<'a> {
-    /// On client listeners.
+    /// By name, on client listeners.
     Name(&'a str),
-    /// Among brokers; may be zero, which no topic has.
+    /// By id, among brokers. It may be zero, which no topic has.
     Id(Uuid),
-    /// On client listeners, with an id in a tagged field: the topic with this id, which is not zero. Its name must
-    /// match too, unless the given name is empty.
+    /// By name and id, on client listeners; the id is in a tagged field. The id is not zero and determines the topic.
+    /// The topic's name must match too, unless the given name is empty.
     Both(&'a str, Uuid),
 }
 
@@ -33,22 +33,22 @@ impl<'a> TopicRef<'a> {
 /// A topic with data for its partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfTopic<'a, P> {
-    /// Which topic.
+    /// The topic.
     pub topic: TopicRef<'a>,
-    /// One entry per partition.
+    /// One entry for each partition.
     pub partitions: Vec<P>,
 }
 
-/// The encoding of a version.
+/// The encoding that a version uses.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
-    /// Compact lengths and tagged fields.
+    /// Whether lengths are compact and structs end with tagged fields.
     pub(super) flexible: bool,
-    /// Topics by id.
+    /// Whether topics are named by id.
     pub(super) by_id: bool,
 }
 
-/// Decode the topics; an entry has at least `entry_bytes_min` bytes without its tagged fields.
+/// Decode the topics. An entry has at least `entry_bytes_min` bytes without its tagged fields.
 pub(super) fn read<'a, P>(
     reader: &mut Reader<'a>,
     form: Form,
@@ -88,7 +88,7 @@ pub(super) fn read<'a, P>(
     Ok(topics)
 }
 
-/// Decode the id in a topic's tagged fields.
+/// Decode the topic id in a topic's tagged fields, if there is one.
 fn read_id(reader: &mut Reader<'_>) -> Result<Option<Uuid>, DecodeError> {
     let mut id = Uuid::ZERO;
     reader.tags(|tag, value| {
@@ -100,7 +100,7 @@ fn read_id(reader: &mut Reader<'_>) -> Result<Option<Uuid>, DecodeError> {
     Ok((id != Uuid::ZERO).then_some(id))
 }
 
-/// Append the topics, which must be named as the version requires.
+/// Append the topics. Each must be named as the version requires, by name or by id.
 pub(super) fn write<P>(
     writer: &mut Writer<'_>,
     topics: &[OfTopic<'_, P>],

@@ -6,7 +6,7 @@ use pybroker_model::Uuid;
 use super::check_version;
 use crate::primitives::{DecodeError, Reader, Writer};
 
-/// Versions decoded here.
+/// Versions that this codec supports.
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 5..=10;
 const LEADER_EPOCHS: i16 = 6;
 const INSTANCES: i16 = 7;
@@ -19,7 +19,7 @@ pub const BY_ID: i16 = 10;
 pub struct OffsetCommitRequest<'a> {
     /// Group id.
     pub group_id: &'a str,
-    /// Generation or member epoch; −1 from outside of the group.
+    /// Generation or member epoch; −1 if the client is not a member of the group.
     pub generation_id_or_member_epoch: i32,
     /// Member id.
     pub member_id: &'a str,
@@ -32,9 +32,9 @@ pub struct OffsetCommitRequest<'a> {
 /// One topic of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetCommitTopic<'a> {
-    /// Empty from v10 on.
+    /// The topic's name; empty from v10 on.
     pub name: &'a str,
-    /// Zero below v10.
+    /// The topic's id; zero below v10.
     pub topic_id: Uuid,
     /// The topic's partitions.
     pub partitions: Vec<OffsetCommitPartition<'a>>,
@@ -47,7 +47,7 @@ pub struct OffsetCommitPartition<'a> {
     pub partition_index: i32,
     /// Committed offset.
     pub committed_offset: i64,
-    /// Leader epoch of the last record read, −1: unknown (v6+).
+    /// Leader epoch of the last consumed record, or −1 if unknown (v6+).
     pub committed_leader_epoch: i32,
     /// Metadata of the commit.
     pub committed_metadata: Option<&'a str>,
@@ -59,7 +59,8 @@ impl<'a> OffsetCommitRequest<'a> {
         Self::decode_with_head(body, version).map(|(request, _)| request)
     }
 
-    /// Decode a request body. Also return how many bytes precede the topics: they identify group and member.
+    /// Decode a request body. Also return the number of bytes before the topics; these bytes identify the group and the
+    /// member.
     pub fn decode_with_head(body: &'a [u8], version: i16) -> Result<(Self, usize), DecodeError> {
         check_version(version, VERSIONS)?;
         let flexible = version >= FLEXIBLE;

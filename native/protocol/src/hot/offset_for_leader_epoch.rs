@@ -1,5 +1,5 @@
 //! OffsetForLeaderEpoch (key 23), versions 0–4: KIP-101, epochs in the response from v1, fencing from v2 (KIP-320), a
-//! replica id from v3, flexible from v4. Among brokers version 4, by topic id, and 3, by name.
+//! replica id from v3, flexible from v4. Brokers among themselves use version 4, by topic id, and 3, by name.
 
 use super::WireVersion;
 use super::of_topic::{self, Form, OfTopic};
@@ -7,16 +7,16 @@ use crate::primitives::{DecodeError, Reader, Writer};
 
 /// Versions of the message.
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=4;
-/// The version that the KIP-516 text defines, among brokers.
+/// Version with the layout of the KIP-516 text, which brokers use among themselves.
 pub const INTER_BROKER: i16 = 4;
-/// The last version by name, which brokers speak below `inter.broker.protocol.version` 2.8.
+/// Last version that names topics by name. Brokers use it while `inter.broker.protocol.version` is below 2.8.
 pub const INTER_BROKER_BY_NAME: i16 = 3;
 const FLEXIBLE: i16 = 4;
 
 /// The request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetForLeaderEpochRequest<'a> {
-    /// Broker id of a follower, −1 for a consumer, −2 = unknown (v3+).
+    /// Broker id of a follower, −1 for a consumer, −2 if unknown (v3+).
     pub replica_id: i32,
     /// The topics.
     pub topics: Vec<OfTopic<'a, EpochPartition>>,
@@ -27,7 +27,7 @@ pub struct OffsetForLeaderEpochRequest<'a> {
 pub struct EpochPartition {
     /// Partition index.
     pub partition: i32,
-    /// The leader epoch the client knows, −1 = none (v2+).
+    /// The leader epoch that the client knows, or −1 (v2+).
     pub current_leader_epoch: i32,
     /// The requested epoch.
     pub leader_epoch: i32,
@@ -81,7 +81,7 @@ impl<'a> OffsetForLeaderEpochRequest<'a> {
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetForLeaderEpochResponse<'a> {
-    /// How long the client was throttled (v2+).
+    /// Throttle time in milliseconds (v2+).
     pub throttle_time_ms: i32,
     /// The topics, as in the request.
     pub topics: Vec<OfTopic<'a, EpochPartitionResponse>>,
@@ -94,9 +94,9 @@ pub struct EpochPartitionResponse {
     pub error_code: i16,
     /// Partition index.
     pub partition: i32,
-    /// The largest epoch up to the requested one, −1 = none (v1+).
+    /// The largest epoch not above the requested one, or −1 if there is none (v1+).
     pub leader_epoch: i32,
-    /// End offset of that epoch, −1 = unknown.
+    /// End offset of that epoch, or −1 if unknown.
     pub end_offset: i64,
 }
 

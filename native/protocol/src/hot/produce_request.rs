@@ -1,5 +1,6 @@
-//! Produce request (key 0), versions 3–13: by name to v12, by topic id from v13; flexible from v9. Among brokers
-//! version 9, by topic id. v0–2 carry message formats 0 and 1 and are answered UNSUPPORTED_VERSION.
+//! Produce request (key 0), versions 3–13: by name to v12, by topic id from v13; flexible from v9. Brokers among
+//! themselves use version 9, by topic id. v0–2 carry message formats 0 and 1; the broker answers them with
+//! UNSUPPORTED_VERSION.
 
 use pybroker_model::Uuid;
 
@@ -10,9 +11,9 @@ use crate::primitives::{DecodeError, Reader, Span, Writer};
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 3..=13;
 /// First flexible version.
 pub const FLEXIBLE: i16 = 9;
-/// First version by topic id.
+/// First version that names topics by id.
 pub const BY_ID: i16 = 13;
-/// The version that the KIP-516 text defines, among brokers.
+/// Version with the layout of the KIP-516 text, which brokers use among themselves.
 pub const INTER_BROKER: i16 = 9;
 
 /// Return whether requests and responses use topic ids.
@@ -21,14 +22,14 @@ pub const fn is_by_id(version: WireVersion) -> bool {
     version.is_inter_broker() || version.number >= BY_ID
 }
 
-/// The request; spans refer to the body it was decoded from. Reused from request to request.
+/// The request. Its spans refer to the body from which it was decoded. The caller reuses the object for each request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProduceRequest {
-    /// Set for transactional producers.
+    /// The transactional id of a transactional producer.
     pub transactional_id: Option<Span>,
-    /// 0 = no answer, 1 = leader, −1 = all in-sync replicas.
+    /// Required acknowledgments: 0 = no response, 1 = leader, −1 = all in-sync replicas.
     pub acks: i16,
-    /// How long to wait for the in-sync replicas, milliseconds.
+    /// Maximum time to wait for the in-sync replicas, in milliseconds.
     pub timeout_ms: i32,
     /// The topics, in the request's order.
     pub topics: Vec<ProduceTopic>,
@@ -41,11 +42,11 @@ pub struct ProduceRequest {
 pub struct ProduceTopic {
     /// The topic's name (to v12 on client listeners).
     pub name: Span,
-    /// The topic's id (from v13, and among brokers), else zero.
+    /// The topic's id (from v13, and among brokers); otherwise zero.
     pub topic_id: Uuid,
-    /// Index of its first partition in [`ProduceRequest::partitions`].
+    /// Index of the topic's first partition in [`ProduceRequest::partitions`].
     pub partitions_start: u32,
-    /// One past its last partition.
+    /// Index after the topic's last partition.
     pub partitions_end: u32,
 }
 
@@ -67,7 +68,7 @@ impl ProduceTopic {
 }
 
 impl ProduceRequest {
-    /// Decode a request body, replacing the content of `self`. After an error the content is unspecified.
+    /// Decode a request body and replace the content of `self`. After an error the content is unspecified.
     pub fn decode(
         &mut self,
         body: &[u8],
@@ -131,7 +132,7 @@ impl ProduceRequest {
         reader.finish()
     }
 
-    /// Append the request body; spans refer to `buffer`.
+    /// Append the request body. The request's spans refer to `buffer`.
     pub fn encode(&self, buffer: &[u8], version: impl Into<WireVersion>, out: &mut Vec<u8>) {
         let version = version.into();
         let text = |span: Span| core::str::from_utf8(span.of(buffer)).unwrap_or_default();

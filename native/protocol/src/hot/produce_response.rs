@@ -1,5 +1,5 @@
 //! Produce response (key 0), versions 3–13. v8 explains refused records (KIP-467), v10 has the current leader
-//! (KIP-951), v13 uses topic ids. Among brokers version 9, by topic id.
+//! (KIP-951), v13 uses topic ids. Brokers among themselves use version 9, by topic id.
 
 use pybroker_model::Uuid;
 
@@ -10,11 +10,11 @@ use crate::primitives::{DecodeError, Reader, Writer};
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProduceResponse<'a> {
-    /// One entry per topic of the request.
+    /// One entry for each topic of the request.
     pub topics: Vec<TopicProduceResponse<'a>>,
-    /// How long the client was throttled.
+    /// Throttle time in milliseconds.
     pub throttle_time_ms: i32,
-    /// Addresses of the leaders named (v10+).
+    /// Addresses of the leaders that the response names (v10+).
     pub node_endpoints: Vec<NodeEndpoint<'a>>,
 }
 
@@ -25,7 +25,7 @@ pub struct TopicProduceResponse<'a> {
     pub name: &'a str,
     /// The topic's id (from v13, and among brokers).
     pub topic_id: Uuid,
-    /// One entry per partition.
+    /// One entry for each partition.
     pub partitions: Vec<PartitionProduceResponse<'a>>,
 }
 
@@ -38,7 +38,7 @@ pub struct PartitionProduceResponse<'a> {
     pub error_code: i16,
     /// Offset of the first record, −1 if nothing was appended.
     pub base_offset: i64,
-    /// The broker's append time with LogAppendTime, else −1.
+    /// The broker's append time if the topic uses LogAppendTime; otherwise −1.
     pub log_append_time_ms: i64,
     /// First offset of the log, −1 if unknown (v5+).
     pub log_start_offset: i64,

@@ -10,29 +10,29 @@ const KEY_TYPE: i16 = 1;
 /// The version at the start of a value.
 const VALUE_VERSION: i16 = 4;
 const TOPIC_ID_TAG: u32 = 0;
-/// Our own tag: expiry time of the offset, if its client set one.
+/// Tag of pybroker's own field: the expiry time of the offset, if its client set one.
 const EXPIRES_TAG: u32 = 10_001;
 
 /// One committed offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredOffset<'a> {
-    /// The group's id; at most `i16::MAX` bytes.
+    /// The group's id, at most `i16::MAX` bytes.
     pub group: &'a str,
-    /// The topic's name when it was committed.
+    /// The topic's name at the time of the commit.
     pub topic: &'a str,
     /// The partition.
     pub partition: i32,
     /// The offset.
     pub offset: i64,
-    /// Leader epoch of the last record read, −1: unknown.
+    /// Leader epoch of the last consumed record, or −1 if unknown.
     pub leader_epoch: i32,
     /// Metadata of the commit.
     pub metadata: &'a str,
-    /// Milliseconds since the Unix epoch.
+    /// Commit time, in milliseconds since the Unix epoch.
     pub commit_timestamp: i64,
-    /// Milliseconds since the Unix epoch; `None`: the broker's settings apply.
+    /// Expiry time, in milliseconds since the Unix epoch. `None` means that the broker's settings apply.
     pub expire_timestamp: Option<i64>,
-    /// Topic id; zero: unknown.
+    /// Topic id, or zero if unknown.
     pub topic_id: Uuid,
 }
 
@@ -52,8 +52,8 @@ impl StoredOffset<'_> {
         writer.i16(VALUE_VERSION);
         writer.i64(self.offset);
         writer.i32(self.leader_epoch);
-        // This writes a string. `Writer::string` would cut it at `i16::MAX` bytes, but only a setting limits its
-        // length.
+        // Write the string as bytes: `Writer::string` would truncate it at `i16::MAX` bytes, but only a setting limits
+        // its length.
         writer.bytes(self.metadata.as_bytes());
         writer.i64(self.commit_timestamp);
         let id = (self.topic_id != Uuid::ZERO).then_some(self.topic_id);

@@ -1,4 +1,4 @@
-//! Round trips of every message and version over random contents, and mutated bytes, which must only cause errors.
+//! Round trips of every message and version with random contents, and mutated bytes, which must only cause errors.
 //! Other tests compare the layouts with the schema interpreter and with Kafka's classes.
 
 use pybroker_model::Uuid;
@@ -28,9 +28,10 @@ const NAMES: [&str; 5] = [
     "a-much-longer-name.with_every-legal.character",
 ];
 
-/// A random message: its bytes in a version, and the same after decoding and encoding again.
+/// A function that returns the bytes of a random message in a version, and the bytes after decoding and encoding it
+/// again.
 type RoundTrip = fn(&mut StdRng, i16) -> (Vec<u8>, Vec<u8>);
-/// Return whether bytes are a message of a version.
+/// A function that returns whether bytes are a message of a version.
 type Accepts = fn(&[u8], i16) -> bool;
 
 const MESSAGES: &[(&str, core::ops::RangeInclusive<i16>, RoundTrip, Accepts)] = &[
@@ -177,7 +178,7 @@ fn five_hostile_bytes_reserve_nothing() {
     ] {
         for (name, versions, _, accepts) in MESSAGES {
             for version in versions.clone() {
-                // Null topics and a boolean: for legacy Metadata the first of them is a request like any other.
+                // Null topics and a boolean: in legacy Metadata, a prefix of this body is also a valid request.
                 if *name == "MetadataRequest"
                     && accepts(&[0xff, 0xff, 0xff, 0xff, 1], version)
                     && hostile.len() == 5
@@ -288,7 +289,7 @@ fn api_versions_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     (first, second)
 }
 
-/// Append bytes to a buffer that spans refer to.
+/// Append bytes to the buffer to which spans refer.
 fn put(buffer: &mut Vec<u8>, bytes: &[u8]) -> Span {
     let start = buffer.len() as u32;
     buffer.extend_from_slice(bytes);

@@ -1,13 +1,13 @@
-//! Layout of a message, selected by the listener's registry and the version number.
+//! Layout of a message, which the listener's registry and the version number determine.
 
 use crate::codec::Registry;
 use crate::primitives::DecodeError;
 
-/// A version of a message. Among brokers, a number that the KIP-516 text defines means the layout of that text, with
-/// topic ids. The number before it means released Kafka's layout, with names.
+/// A version of a message. Among brokers, a number that the KIP-516 text defines selects the layout of that text, with
+/// topic ids. The number before it selects released Kafka's layout, with names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireVersion {
-    /// Registry of the number.
+    /// Registry in which the number is defined.
     pub registry: Registry,
     /// Version number.
     pub number: i16,
@@ -40,7 +40,8 @@ impl WireVersion {
         matches!(self.registry, Registry::InterBroker)
     }
 
-    /// Reject a version that a message does not have: `released` are Kafka's versions of it, `own` those among brokers.
+    /// Reject a version that a message does not have. `released` has Kafka's versions of the message, `own` those that
+    /// brokers use among themselves.
     #[inline]
     pub(super) fn check(
         self,

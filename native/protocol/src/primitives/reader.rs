@@ -4,7 +4,7 @@ use pybroker_model::Uuid;
 
 use super::ELEMENTS_MAX;
 
-/// Error of an invalid message from outside. The receiver closes the connection.
+/// Error of an invalid message from outside the broker. The receiver closes the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// A field extends beyond the end of the message.
@@ -47,14 +47,14 @@ pub enum DecodeError {
 /// Produce stamps batches in place, so a decoded request cannot hold references into the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// First byte, counted from the start of the buffer the [`Reader`] was made from.
+    /// Position of the first byte, counted from the start of the [`Reader`]'s buffer.
     pub start: u32,
-    /// One past the last byte.
+    /// Position after the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// Return the bytes of this span in the buffer it was read from.
+    /// Return the bytes of this span in `buffer`, the buffer from which the span was read.
     ///
     /// # Panics
     ///
@@ -84,7 +84,7 @@ impl Span {
     }
 }
 
-/// Reader of the primitive types of a message, front to back.
+/// Reader that decodes the primitive types of a message from front to back.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     buffer: &'a [u8],
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         Self::with_budget(buffer, ELEMENTS_MAX)
     }
 
-    /// Create a reader that accepts at most `elements` array elements in all.
+    /// Create a reader that accepts at most `elements` array elements in total.
     #[inline]
     pub fn with_budget(buffer: &'a [u8], elements: u32) -> Self {
         Reader {
@@ -299,7 +299,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// (COMPACT_)NULLABLE_STRING, for a caller that replaces invalid UTF-8.
+    /// (COMPACT_)NULLABLE_STRING as bytes, for a caller that replaces invalid UTF-8.
     #[inline]
     pub fn nullable_string_bytes(
         &mut self,
@@ -352,7 +352,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn span_of_last(&self, length: usize) -> Span {
-        // A frame is at most i32::MAX bytes (its length prefix), so positions fit.
+        // A frame has at most i32::MAX bytes (its length prefix), so positions fit.
         Span {
             start: (self.position - length) as u32,
             end: self.position as u32,
@@ -361,8 +361,8 @@ impl<'a> Reader<'a> {
 
     /// Read the count of a nullable array whose elements take at least `element_bytes_min` bytes each.
     ///
-    /// Memory for the returned count may be reserved: it fits into the remaining bytes and is charged to the element
-    /// budget.
+    /// The caller may reserve memory for the returned count, because the count fits into the remaining bytes and is
+    /// charged to the element budget.
     #[inline]
     pub fn nullable_array(
         &mut self,
@@ -394,7 +394,7 @@ impl<'a> Reader<'a> {
             .ok_or(DecodeError::UnexpectedNull)
     }
 
-    /// Skip a tagged section of a flexible version; a legacy version has none.
+    /// Skip a section of tagged fields in a flexible version. A legacy version has none.
     #[inline]
     pub fn skip_tags(&mut self, flexible: bool) -> Result<(), DecodeError> {
         if !flexible || self.buffer.get(self.position) == Some(&0) {
@@ -404,8 +404,9 @@ impl<'a> Reader<'a> {
         self.tags(|_, _| Ok(false))
     }
 
-    /// Read the tagged section. Calls `known(tag, value)` for each field; the function returns whether it knows the
-    /// tag, and must then have used the value to its last byte. Other fields are skipped and never stored.
+    /// Read the section of tagged fields. Calls `known(tag, value)` for each field. The function returns whether it
+    /// knows the tag; if it does, it must have read the value to its last byte. Other fields are skipped and never
+    /// stored.
     pub fn tags(
         &mut self,
         known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, DecodeError>,
@@ -413,13 +414,13 @@ impl<'a> Reader<'a> {
         self.tags_into(known)
     }
 
-    /// Run [`Reader::tags`] with the caller's error type: the schema codec's sinks have their own errors.
+    /// Like [`Reader::tags`], with the caller's error type, because the schema codec's sinks have their own errors.
     pub fn tags_into<E: From<DecodeError>>(
         &mut self,
         mut known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, E>,
     ) -> Result<(), E> {
         let count = self.unsigned_varint()? as usize;
-        // A tagged field is at least two bytes: tag and size.
+        // A tagged field has at least two bytes: tag and size.
         if count > self.remaining() / 2 {
             return Err(DecodeError::CountTooLarge.into());
         }
@@ -451,7 +452,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Check that the message ends here: remaining bytes mean another layout under the same key and version.
+    /// Check that the message ends here. Remaining bytes mean that the sender used another layout for this key and
+    /// version.
     #[inline]
     pub fn finish(&self) -> Result<(), DecodeError> {
         if self.remaining() == 0 {

@@ -33,7 +33,7 @@ fn varints_are_bounded() {
 
 #[test]
 fn counts_are_checked_before_anybody_reserves() {
-    // Five bytes that made other codecs allocate gigabytes.
+    // Five bytes that caused other codecs to allocate gigabytes.
     let hostile = [0xff, 0xff, 0xff, 0xff, 0x0f];
     assert_eq!(
         Reader::new(&hostile).nullable_array(true, 1),

@@ -1,4 +1,4 @@
-//! Writer of primitive types, which appends to a `Vec<u8>` that its owner reuses.
+//! Writer of primitive types. It appends to a `Vec<u8>` that the owner reuses.
 
 use pybroker_model::Uuid;
 
@@ -8,7 +8,7 @@ pub fn unsigned_varint_bytes(value: u32) -> usize {
     ((38 - value.leading_zeros()) as usize / 7).max(1)
 }
 
-/// Writer of primitive types in the legacy or the flexible encoding of one message version.
+/// Writer of primitive types, in the legacy or the flexible encoding of one message version.
 #[derive(Debug)]
 pub struct Writer<'v> {
     out: &'v mut Vec<u8>,
@@ -28,7 +28,7 @@ impl<'v> Writer<'v> {
         self.flexible
     }
 
-    /// Return the length of the underlying buffer, where the next byte goes.
+    /// Return the length of the underlying buffer: the position of the next byte.
     #[inline]
     pub fn position(&self) -> usize {
         self.out.len()
@@ -118,8 +118,8 @@ impl<'v> Writer<'v> {
         self.nullable_len(Some(count));
     }
 
-    /// (COMPACT_)STRING. The legacy form has at most `i16::MAX` bytes: longer strings are cut at a character boundary,
-    /// which only affects the broker's own error texts.
+    /// (COMPACT_)STRING. The legacy form has at most `i16::MAX` bytes. Longer strings are truncated at a character
+    /// boundary, which only affects the broker's own error texts.
     #[inline]
     pub fn string(&mut self, value: &str) {
         self.nullable_string(Some(value));
@@ -163,7 +163,7 @@ impl<'v> Writer<'v> {
         }
     }
 
-    /// Write an empty tagged section (nothing in a legacy version).
+    /// Write an empty section of tagged fields. In a legacy version, write nothing.
     #[inline]
     pub fn no_tags(&mut self) {
         if self.flexible {
@@ -171,13 +171,13 @@ impl<'v> Writer<'v> {
         }
     }
 
-    /// Write the number of tagged fields that follow; for flexible versions only.
+    /// Write the number of tagged fields that follow. Only for flexible versions.
     #[inline]
     pub fn tag_count(&mut self, count: u32) {
         self.unsigned_varint(count);
     }
 
-    /// Write one tagged field; `write` appends its value. Values are small here, so the value is written first and then
+    /// Write one tagged field. `write` appends its value. Because values are small, the value is written first and then
     /// moved behind its size.
     pub fn tag(&mut self, tag: u32, write: impl FnOnce(&mut Writer<'_>)) {
         self.unsigned_varint(tag);
@@ -192,7 +192,7 @@ impl<'v> Writer<'v> {
         self.out[start..].rotate_right(rotate_by);
     }
 
-    /// Overwrite two bytes, for an error code that is known only after the following fields.
+    /// Overwrite two bytes, for an error code that is known only after the fields that follow it.
     #[inline]
     pub fn patch_i16(&mut self, position: usize, value: i16) {
         self.out[position..position + 2].copy_from_slice(&value.to_be_bytes());

@@ -23,7 +23,7 @@ fn accepted(name: &str, version: i16, body: &[u8]) -> Value {
 
 #[test]
 fn a_count_beyond_the_bytes_that_remain_is_refused() {
-    // Metadata v1: 0x7fffffff topics; v9: the five bytes that end the process of other codecs.
+    // Metadata v1 that claims 0x7fffffff topics, and v9 with the five bytes that crash other codecs.
     assert_eq!(
         refused("MetadataRequest", 1, &[0x7f, 0xff, 0xff, 0xff]),
         DecodeError::CountTooLarge
@@ -32,7 +32,7 @@ fn a_count_beyond_the_bytes_that_remain_is_refused() {
         refused("MetadataRequest", 9, &[0xff, 0xff, 0xff, 0xff, 0x07]),
         DecodeError::CountTooLarge
     );
-    // Two topics need two bytes each; there are three.
+    // Two topics need at least two bytes each, but only three bytes follow.
     assert_eq!(
         refused("MetadataRequest", 1, &[0, 0, 0, 2, 0, 0, 0]),
         DecodeError::CountTooLarge
@@ -41,12 +41,12 @@ fn a_count_beyond_the_bytes_that_remain_is_refused() {
 
 #[test]
 fn elements_are_budgeted_over_all_arrays_of_a_message() {
-    // DeleteTopics v1: four empty names, a timeout.
+    // DeleteTopics v1 with four empty names and a timeout.
     let body = [0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let layout = client("DeleteTopicsRequest").layout(1).unwrap();
     assert_eq!(check(layout, &body, 4), Ok(()));
     assert_eq!(check(layout, &body, 3), Err(DecodeError::TooManyElements));
-    // OffsetFetch v1: one topic with three partitions are four elements.
+    // OffsetFetch v1 with one topic and three partitions, which are four elements.
     let body = [
         0, 1, b'g', 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2,
     ];
@@ -70,7 +70,7 @@ fn a_varint_has_at_most_five_bytes_and_32_bits() {
 #[test]
 fn tags_ascend_strictly() {
     let tags = |tags: &[u8]| [&[1, 1][..], tags].concat();
-    // ApiVersions v3: two empty strings, then tags.
+    // ApiVersions v3 with two empty strings, then tagged fields.
     accepted("ApiVersionsRequest", 3, &tags(&[2, 5, 0, 7, 0]));
     assert_eq!(
         refused("ApiVersionsRequest", 3, &tags(&[2, 7, 0, 5, 0])),
@@ -90,7 +90,7 @@ fn unknown_tags_are_skipped() {
         value.get(message, 0, "client_software_name"),
         Some(&Value::String("x".into()))
     );
-    // The same beyond the end.
+    // The tagged field ends beyond the message.
     assert_eq!(
         refused("ApiVersionsRequest", 3, &[2, b'x', 1, 1, 99, 3, 1, 2]),
         DecodeError::Truncated
@@ -99,7 +99,7 @@ fn unknown_tags_are_skipped() {
 
 #[test]
 fn a_tagged_field_uses_exactly_its_size() {
-    // Fetch v12 up to the tags: nothing asked for, empty rack.
+    // Fetch v12 up to the tagged fields: no topics, an empty rack.
     let before = [&[0; 12][..], &[0; 4], &[0], &[0; 8], &[1, 1, 1]].concat();
     let body = |tags: &[u8]| [&before[..], tags].concat();
     let value = accepted("FetchRequest", 12, &body(&[1, 0, 2, 2, b'c']));
@@ -111,7 +111,7 @@ fn a_tagged_field_uses_exactly_its_size() {
         refused("FetchRequest", 12, &body(&[1, 0, 3, 2, b'c', 0])),
         DecodeError::TagSizeMismatch
     );
-    // Shorter than its value: the value may not reach beyond its size.
+    // The stated size is less than the value needs. The value must not extend beyond its size.
     assert_eq!(
         refused("FetchRequest", 12, &body(&[1, 0, 1, 2, b'c'])),
         DecodeError::Truncated
@@ -128,7 +128,7 @@ fn null_only_where_the_version_allows_it() {
         refused("MetadataRequest", 0, &[0xff; 4]),
         DecodeError::UnexpectedNull
     );
-    // The name of a topic: null from version 10 on.
+    // The name of a topic may be null from version 10 on.
     assert_eq!(
         refused("MetadataRequest", 9, &[2, 0, 0, 0, 0, 0, 0]),
         DecodeError::UnexpectedNull
@@ -171,7 +171,8 @@ fn bytes_left_over_refuse_the_message() {
         refused("HeartbeatRequest", 0, &[0; 9]),
         DecodeError::TrailingBytes
     );
-    // Two texts under one number: read as ListOffsets v6 by name, this one by id is a topic named "" and then some.
+    // Two layouts share one version number. A ListOffsets v6 by id, decoded in the layout by name, has a topic named ""
+    // and bytes that remain.
     let by_id = Registry::InterBroker.named("ListOffsetsRequest").unwrap();
     let partition = Value::Struct(vec![Value::Int(0), Value::Int(1), Value::Int(-1)]);
     let topic = Value::Struct(vec![

@@ -1,5 +1,5 @@
-//! Comparison of the typed codecs of hot messages with the interpreter: the same bytes, and the same verdict on every
-//! mutant.
+//! Comparison of the hand-written codecs of frequent messages with the interpreter. Both must produce the same bytes,
+//! and accept or reject the same mutated messages.
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -21,15 +21,15 @@ use crate::hot::produce_request::ProduceRequest;
 use crate::hot::produce_response::ProduceResponse;
 use crate::primitives::{DecodeError, ELEMENTS_MAX, Writer};
 
-/// Decode a body with the typed codec and encode it again.
+/// A function that decodes a body with the hand-written codec and encodes it again.
 type TypedRecoder = fn(&[u8], WireVersion, &mut Vec<u8>) -> Result<(), DecodeError>;
 
-/// Check that the typed codec reproduces the interpreter's bytes, and that both agree on mutants.
+/// Check that the hand-written codec reproduces the interpreter's bytes, and that both agree on mutated messages.
 fn agrees(name: &str, versions: std::ops::RangeInclusive<i16>, typed: TypedRecoder) {
     agrees_in(Registry::Client, name, versions, typed, |_, _| {});
 }
 
-/// Check the versions among brokers.
+/// Like `agrees`, for the versions that brokers use among themselves.
 fn agrees_among_brokers(name: &str, versions: std::ops::RangeInclusive<i16>, typed: TypedRecoder) {
     agrees_in(Registry::InterBroker, name, versions, typed, |_, _| {});
 }
@@ -49,7 +49,8 @@ fn agrees_in(
             let checked = check(layout, &mutant, ELEMENTS_MAX);
             let read = typed(&mutant, version, &mut Vec::new());
             if read == Err(DecodeError::NotUtf8) {
-                // Only the interpreter replaces invalid text; the test decodes its output.
+                // Only the interpreter replaces invalid text, so compare the typed result with the decoded form of its
+                // output.
                 let value = decode_value(message, version.number, &mutant, ELEMENTS_MAX);
                 if let Some(Ok(value)) = value {
                     let mended = encode_value(message, version.number, &value).unwrap();
@@ -69,7 +70,8 @@ fn agrees_in(
     same_bytes(message, versions, typed, settle, same_opinion);
 }
 
-/// `settle` takes out of a random message what the typed form does not carry; `then` gets every body.
+/// Compare the codecs on random messages. `settle` removes the parts of a message that the hand-written codec does not
+/// support. `then` is called with every body.
 fn same_bytes(
     message: &Message,
     versions: impl Iterator<Item = WireVersion>,
@@ -120,13 +122,13 @@ fn produce_response() {
 fn fetch_request() {
     let typed: TypedRecoder = |body, version, out| {
         let mut request = FetchRequest::default();
-        // The KIP's version is laid out as the released one of that number.
+        // The version of the KIP-516 text has the same layout as the released version of that number.
         request.decode(body, version.number)?;
         request.encode(body, version.number, out);
         Ok(())
     };
     agrees("FetchRequest", 4..=18, typed);
-    // Python writes the version of the offsets that all brokers have applied.
+    // Reset the version of the offsets that all brokers have applied, because only Python encodes this field.
     agrees_in(
         Registry::InterBroker,
         "FetchRequest",
@@ -143,7 +145,7 @@ fn fetch_response() {
         Ok(())
     };
     agrees("FetchResponse", 4..=18, typed);
-    // Python writes the offsets that all brokers have applied.
+    // Reset the offsets that all brokers have applied, because only Python encodes these fields.
     agrees_in(
         Registry::InterBroker,
         "FetchResponse",
@@ -209,7 +211,7 @@ fn the_answer_to_an_offset_commit_that_succeeded() {
             for &place in &places {
                 Writer::new(&mut body, false).patch_i16(place, 15);
             }
-            // Fields in the order of their schema.
+            // The fields are in the order of their schema.
             let topics = asked.topics.iter().map(|topic| {
                 let partitions = topic.partitions.iter().map(|partition| {
                     let index = i64::from(partition.partition_index);
@@ -261,7 +263,7 @@ fn api_versions() {
         ApiVersionsRequest::decode(body, version.number)?.encode(version.number, out);
         Ok(())
     });
-    // The typed response skips the features, whatever they are, and writes none: all tagged, so absent by default.
+    // The typed response ignores all features and writes none. They are tagged fields, so they are absent by default.
     let without_features = |message: &Message, value: &mut Value| {
         let Value::Struct(fields) = value else {
             unreachable!("a message is a struct")

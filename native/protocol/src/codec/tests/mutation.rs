@@ -16,7 +16,7 @@ pub(super) fn mutate(body: &mut Vec<u8>, rng: &mut StdRng) {
             2 if place < body.len() => body[place] = rng.random(),
             3 if place < body.len() => body[place] ^= 1 << rng.random_range(0..8),
             4 => {
-                // A hostile length.
+                // Overwrite four bytes with a hostile length.
                 let end = (place + 4).min(body.len());
                 body[place..end].fill([0x7f, 0xff, 0x80][rng.random_range(0..3)]);
             }
@@ -45,10 +45,10 @@ fn mutants_of_every_message_are_answered_and_check_agrees_with_decode() {
             );
             if let Ok(value) = decoded {
                 accepted += 1;
-                // An accepted message can be encoded again, to an equal value.
+                // A message that was accepted can be encoded again, and decodes to an equal value.
                 let again = encode_value(message, version, &value).unwrap();
                 let read = decode_value(message, version, &again, ELEMENTS_MAX).unwrap();
-                // NaN is not equal to itself.
+                // NaN is not equal to itself, so equal bytes count as success, too.
                 assert!(
                     read == Ok(value) || again == mutant || has_nan(&again, message),
                     "{}",

@@ -1,4 +1,4 @@
-//! Random messages of any version, the same ones in every run.
+//! Random messages of any version. Every run produces the same messages.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -8,7 +8,7 @@ use super::*;
 use crate::primitives::ELEMENTS_MAX;
 use pybroker_model::Uuid;
 
-/// A message that `version` can carry whole: fields that it does not have keep their defaults.
+/// Return a message that `version` can encode without loss: fields that it does not have keep their defaults.
 pub(crate) fn random_value(message: &Message, layout: &Layout, rng: &mut StdRng) -> Value {
     let fields = layout.slots.iter().enumerate().map(|(place, slot)| {
         let left_out = slot.presence == Presence::Tagged && rng.random_bool(0.5);
@@ -72,7 +72,7 @@ fn random_field(message: &Message, kind: &Kind, rng: &mut StdRng) -> Value {
     }
 }
 
-/// Random bodies of every version of every message: (message, version, layout, the value, its bytes).
+/// Call a function with random bodies of every version of every message: message, version, layout, value, bytes.
 pub(crate) fn random_bodies(
     seed: u64,
     each: usize,

@@ -110,7 +110,8 @@ fn every_served_version_has_a_request_and_a_response() {
             let message = Registry::InterBroker
                 .message(key.code(), direction)
                 .unwrap_or_else(|| panic!("{}", key.name()));
-            // A layout of our own has what is spoken and no more; of Kafka's layouts the newest is spoken.
+            // For pybroker's own layouts, the schema has exactly the supported versions. For Kafka's layouts, the
+            // schema also has older versions, and its newest one is supported.
             let first = if Registry::InterBroker
                 .names()
                 .any(|name| name == message.name())
