@@ -27,7 +27,8 @@ _NO_TIERED = "tiered storage is not supported; remove the line"
 
 REFUSED: dict[str, Refusal] = {
     "zookeeper.metadata.migration.enable": Refusal(
-        "a cluster cannot move from ZooKeeper to a metadata quorum yet; remove the line", ("", "false")
+        "stop all brokers and move with `pybroker metadata migrate --from zookeeper --to quorum`; remove the line",
+        ("", "false"),
     ),
     "process.roles": Refusal(
         "broker and controller run in one process; use broker,controller or remove the line",

@@ -13,7 +13,7 @@ NAME_CHARACTERS_MAX = 249
 
 METADATA_LOG = "__cluster_metadata"
 METADATA_LOG_DIRECTORY = f"{METADATA_LOG}-0"
-"""Its directory in the first log directory, as in Kafka."""
+"""Its directory in `metadata.log.dir`, as in Kafka."""
 
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

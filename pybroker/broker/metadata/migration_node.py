@@ -31,7 +31,7 @@ class Mark(msgspec.Struct):
     state: str
     version: int = 1
     broker_id: int = -1
-    """The broker whose first log directory gets the metadata log."""
+    """The broker that gets the metadata log."""
     directory_id: str = ""
     """The id of that directory."""
     address: str = ""

@@ -24,7 +24,7 @@ Place = Path | BrokerConfig
 
 
 def _before_start(config: BrokerConfig) -> Path:
-    """Return the first log directory of a broker that founds a metadata quorum at its first start. Raises StartError if
+    """Return `metadata.log.dir` of a broker that founds a metadata quorum at its first start. Raises StartError if
     this broker will not found one."""
     directory = Path(config.metadata_log_dir)
     founder = min((voter.node_id for voter in config.voters), default=config.broker_id)

@@ -191,7 +191,7 @@ def restore(config: BrokerConfig, made: Backup) -> Path | None:
 
 
 def own_directory_id(config: BrokerConfig, cluster_id: str) -> Uuid:
-    """Return the id of the first log directory of a broker of the cluster; give a new directory an id. Raises
+    """Return the id of the metadata log directory of a broker of the cluster; give a new directory an id. Raises
     StartError."""
     first = Path(config.metadata_log_dir)
     properties = read_properties_of(first)

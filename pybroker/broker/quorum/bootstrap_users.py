@@ -1,4 +1,4 @@
-"""Users that exist before the first start of a metadata quorum. They are in a file in the first log directory of the
+"""Users that exist before the first start of a metadata quorum. They are in a file in `metadata.log.dir` of the
 founding broker. The first controller of the cluster writes them into the metadata log."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Detects that the metadata log lacks changes: it was restored from an older copy, or belongs to another cluster.
 
-The file `quorum-seen` in the first log directory has the newest committed position of the log that this broker has
+The file `quorum-seen` in `metadata.log.dir` has the newest committed position of the log that this broker has
 applied; it is at most a second old. Offset and epoch of a committed position never change, so a log that does not have
 this position lacks changes that this broker has acted upon. The broker then stops before it applies anything. `pybroker
 cluster quorum accept-restored` forgets the position. For one full `delete.topic.delay.ms` after the acceptance, this
@@ -63,7 +63,7 @@ class SeenMetadata:
     """Compares the log with the stored position, then stores new positions; used on the loop's thread."""
 
     def __init__(self, directory: Path, loader: MetadataLoader, on_fatal: Callable[[FatalError], None]) -> None:
-        """`directory` is the first log directory. Raises StartError."""
+        """`directory` is `metadata.log.dir`. Raises StartError."""
         self._directory = directory
         self._on_fatal = on_fatal
         seen = read_seen(directory)

@@ -10,7 +10,7 @@ from pybroker.native import Uuid
 from pybroker.native_quorum import QuorumStatus
 
 FILE = "quorum-membership"
-"""Name of the file in the first log directory."""
+"""Name of the file in the directory of the metadata log."""
 VOTER, REMOVED = "voter", "removed"
 
 

@@ -349,7 +349,7 @@ MISTAKES = [
     ),
     (
         "zookeeper.metadata.migration.enable=true",
-        "zookeeper.metadata.migration.enable=true ({file} line 2): a cluster cannot move from ZooKeeper to a metadata quorum yet; remove the line",
+        "zookeeper.metadata.migration.enable=true ({file} line 2): stop all brokers and move with `pybroker metadata migrate --from zookeeper --to quorum`; remove the line",
     ),
     (
         CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
