@@ -1,6 +1,7 @@
-"""The same requests, byte by byte of the same client, to pybroker and Apache Kafka: the same answers, errors included.
+"""The same client sends the same requests, byte by byte, to pybroker and to Apache Kafka. The responses must be equal,
+errors included.
 
-Each story is told to one broker after the other. What only one of them can know (member ids, producer ids, topic ids,
-times, addresses) is left out of the comparison by `sides.plain`; whatever else differs is named in the story that meets
-it, with its reason.
+Each story (a sequence of requests) runs against one broker after the other. `sides.plain` removes values from the
+comparison that only one broker can know: member ids, producer ids, topic ids, times, addresses. A story names every
+other difference, with its reason.
 """

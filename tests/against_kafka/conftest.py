@@ -1,4 +1,4 @@
-"""Both brokers, for all stories of a run; and two more with an authorizer and users."""
+"""Both brokers, for all stories of a run, and two more with an authorizer and users."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = {
     "group.share.assignor.offload.enable": "false",
     # The same pace whether partitions change hands or not: a setting that Kafka does not have.
     "group.consumer.rebalance.heartbeat.interval.ms": "5000",
-    # Groups without members and offsets go with time, at each broker's own.
+    # Groups without members and offsets expire at each broker's own time.
     "offsets.retention.check.interval.ms": "86400000",
     **QUICK,
     "group.streams.initial.rebalance.delay.ms": "0",
@@ -36,7 +36,7 @@ SETTINGS = {
 OURS = {"group.consumer.rebalance.heartbeat.interval.ms"}
 OF_KAFKA = {name: value for name, value in SETTINGS.items() if name not in OURS}
 COORDINATORS = range(3)
-"""Groups, transactions, share partitions."""
+"""Internal topics of groups, transactions and share partitions."""
 
 Story = Callable[[Side, str], None]
 """A sequence of requests, which gets a unique name."""
@@ -73,7 +73,7 @@ def coordinate(broker: BrokerProcess) -> None:
 
 
 def _coordinated(broker: BrokerProcess, kind: int) -> bool:
-    """FindCoordinator creates the topic of the records."""
+    """FindCoordinator creates the internal topic."""
     key = "any" if kind < 2 else "any:AAAAAAAAAAAAAAAAAAAAAQ:0"
     with WireClient(broker.port) as client:
         answer = client.call(m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 6)
@@ -92,7 +92,7 @@ GUARDED = {
 
 @pytest.fixture(scope="package")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[BrokerProcess, int]]:
-    """Brokers with an authorizer, and their ports for users. Clients of the other port may do everything."""
+    """Brokers with an authorizer, and their ports for users. Clients of the other port have all permissions."""
     folder = tmp_path_factory.mktemp("guarded")
     ours = PybrokerProcess(folder / "pybroker", {**SETTINGS, **GUARDED})
     kafka = KafkaProcess(folder / "kafka", {**OF_KAFKA, **GUARDED})

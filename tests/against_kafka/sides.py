@@ -1,4 +1,4 @@
-"""One of the two brokers, and all that it has answered."""
+"""One of the two brokers, with all of its responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOVING = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
 }
-"""Answers for a while, and how long a while is, is not compared."""
+"""Temporary errors: the number of responses with them is not compared."""
 SECRET = {
     "port",
     "host",
@@ -38,14 +38,14 @@ SECRET = {
 """Fields whose value only the broker determines: compare only whether there is a value."""
 CLOSED = "the broker closes the connection"
 WORDS = {"error_message"}
-"""Each has its own."""
+"""Values that each broker chooses itself."""
 _GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CLASS = re.compile(r"Request(_\w+)?(?=\()")
 _ID = re.compile(r"\b[A-Za-z0-9_-]{22}\b")
 
 
 class Side:
-    """A broker in a story. `answers` are compared."""
+    """A broker in a story. `answers` has the responses to compare."""
 
     def __init__(self, broker: BrokerProcess, sasl_port: int = 0) -> None:
         self.broker = broker
@@ -57,7 +57,7 @@ class Side:
         self._later = 0
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -70,7 +70,7 @@ class Side:
     def topic(self, name: str, partitions: int) -> Uuid:
         """Create a topic; return its id."""
         create_topic(self.broker.bootstrap, partitions, name)
-        # Kafka's coordinator learns of it later than others: it knows it when it assigns it.
+        # Kafka's coordinator sees a new topic later than others. Once it has assigned the topic, it has seen it.
         group = f"{name}-probe"
         assigned = self.until(
             lambda: consumer_join(group, "probe", name),
@@ -81,13 +81,13 @@ class Side:
         return self.know(assigned.assignment.topic_partitions[0].topic_id, "id of a topic")
 
     def settled(self, name: str) -> None:
-        """Returns when every earlier change is visible: a broker of Kafka follows the controller's log in its order,
-        so it has them when it shows a topic that was made after them."""
+        """Return when every earlier change is visible. A broker of Kafka follows the controller's log in its order:
+        when it shows a topic that was created later, it shows the earlier changes, too."""
         self._later += 1
         later = f"{name}-later-{self._later}"
         create_topic(self.broker.bootstrap, 1, later)
         wanted = m.MetadataRequest(topics=[m.MetadataRequest_MetadataRequestTopic(name=later)])
-        # By a connection of its own: a user of the story may not see the topic.
+        # Use a separate connection: the story's user may not be allowed to see the topic.
         with WireClient(self.broker.port, client_id="settled") as client:
             give_up = time.monotonic() + WAIT_S
             while client.call(wanted, 9).topics[0].error_code:
@@ -95,14 +95,14 @@ class Side:
                 time.sleep(0.005)
 
     def know(self, value: Any, name: str) -> Any:
-        """From here on the broker's own value goes by this name."""
+        """From now on, replace the broker's own value by this name."""
         assert str(value), f"{name} is empty"
         self._known[str(value)] = name
         return value
 
     @property
     def client(self) -> WireClient:
-        """One connection for the whole story."""
+        """The story's only connection."""
         if self._client is None:
             self._client = WireClient(
                 self._sasl_port if self._user else self.broker.port, client_id="story", timeout_s=30
@@ -128,7 +128,8 @@ class Side:
             time.sleep(0.02)
 
     def ask(self, request: Any, version: int, *, but: tuple[str, ...] = ()) -> Any:
-        """Like `quietly`, and compared. `but`: fields in which the brokers differ; the caller says why."""
+        """Send like `quietly`, and compare the response. `but`: fields in which the brokers differ; the caller gives
+        the reason."""
         title = f"{_CLASS.sub('', str(request))[:200]} version {version}"
         try:
             answer = self.quietly(request, version)
@@ -140,7 +141,7 @@ class Side:
         return answer
 
     def note(self, title: str, answer: Any, *, but: tuple[str, ...] = ()) -> None:
-        """Something to be compared."""
+        """Add a value to compare."""
         self.answers.append((title, self.plain(answer, but)))
 
     def until(self, make: Callable[[], Any], version: int, done: Callable[[Any], bool]) -> Any:
@@ -152,7 +153,7 @@ class Side:
         return answer
 
     def plain(self, value: Any, but: tuple[str, ...] = ()) -> Any:
-        """The comparable parts of a response, without order (the order of these lists has no meaning)."""
+        """Return the comparable parts of a response, without order (the order of these lists has no meaning)."""
         if isinstance(value, msgspec.Struct):
             found: dict[str, Any] = {}
             for name in value.__struct_fields__:
@@ -160,7 +161,7 @@ class Side:
                     continue
                 field = getattr(value, name)
                 if name == "host" and "operation" in value.__struct_fields__:
-                    # Of an ACL.
+                    # This belongs to an ACL.
                     found[name] = field
                 elif name in SECRET and isinstance(field, int):
                     found[name] = "not set" if field < 0 or name == "throttle_time_ms" else "set"
@@ -174,7 +175,7 @@ class Side:
         if isinstance(value, list | tuple):
             return sorted((self.plain(one, but) for one in value), key=lambda one: json.dumps(one, default=str))
         if isinstance(value, float):
-            # Not a number is not equal to itself.
+            # NaN is not equal to itself.
             return repr(value)
         if isinstance(value, Uuid):
             return self._known.get(str(value), "no id" if value == Uuid.ZERO else "an id")
@@ -186,7 +187,7 @@ class Side:
 
 
 def codes(answer: Any) -> list[int]:
-    """All error codes in an answer."""
+    """Return all error codes in a response."""
     if isinstance(answer, list):
         return [code for one in answer for code in codes(one)]
     if not isinstance(answer, msgspec.Struct):
@@ -197,7 +198,7 @@ def codes(answer: Any) -> list[int]:
 
 def differences(ours: Side, kafkas: Side) -> str:
     """Return the differences, one line a field. Kafka answers some requests with UNKNOWN_SERVER_ERROR or closes the
-    connection, because it fails. There pybroker may refuse with any error."""
+    connection, because of an internal failure. In these cases pybroker may refuse with any error."""
     lines = []
     for number, (one, other) in enumerate(zip(ours.answers, kafkas.answers, strict=True)):
         lines += [f"answer {number}, {one[0]}{line}" for line in _unlike(one[1], other[1], "")]
@@ -218,7 +219,7 @@ def _unlike(one: Any, other: Any, path: str) -> list[str]:
 
 
 def _refused(answer: object) -> bool:
-    """Whether a compared answer has an error."""
+    """Return whether a compared response has an error."""
     if isinstance(answer, dict):
         return answer.get("error_code", ErrorCode.NONE.name) != ErrorCode.NONE.name or _refused(list(answer.values()))
     return isinstance(answer, list) and any(_refused(one) for one in answer)

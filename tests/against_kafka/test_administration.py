@@ -1,4 +1,4 @@
-"""Refusals of requests of administrators and for offsets: names, negative numbers, empty and null lists, duplicates."""
+"""Refused requests of administrators and for offsets: names, negative numbers, empty and null lists, duplicates."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ def creations(side: Side, name: str) -> None:
 
 
 def deletions(side: Side, name: str) -> None:
-    """Not one topic by name and, again, by id: both refuse it, Kafka once and pybroker each time."""
+    """A topic that is named once by name and once by id is not compared: both brokers refuse it, Kafka once and
+    pybroker for each occurrence."""
     known = side.topic(name, 1)
     side.ask(m.DeleteTopicsRequest(topic_names=[], timeout_ms=10_000), 3)
     side.ask(m.DeleteTopicsRequest(topics=[], timeout_ms=10_000), 6)
@@ -149,9 +150,9 @@ def more_partitions(side: Side, name: str) -> None:
 
 
 def metadata(side: Side, name: str) -> None:
-    """Not of all topics, which are each broker's own, and not of a topic with neither name nor id: Kafka fails with
-    UNKNOWN_SERVER_ERROR. Only Kafka returns the operations that are permitted on unknown topics.
-    """
+    """Requests for all topics are not compared, because each broker has its own. Neither is a topic without name and
+    id, for which Kafka fails with UNKNOWN_SERVER_ERROR. Only Kafka returns the operations that are permitted on unknown
+    topics."""
     known = side.topic(name, 1)
     row = m.MetadataRequest_MetadataRequestTopic
     brokers = ("brokers", "cluster_id", "controller_id")
@@ -178,7 +179,8 @@ def metadata(side: Side, name: str) -> None:
 
 
 def configs(side: Side, name: str) -> None:
-    """Without nonexistent operations: Kafka fails with UNKNOWN_SERVER_ERROR, pybroker returns INVALID_REQUEST."""
+    """Nonexistent operations are not compared: Kafka fails with UNKNOWN_SERVER_ERROR, pybroker returns
+    INVALID_REQUEST."""
     side.topic(name, 1)
 
     def altering(kind: int, resource: str, *changes: tuple[str, int, str | None]) -> m.IncrementalAlterConfigsRequest:
@@ -242,7 +244,7 @@ def configs(side: Side, name: str) -> None:
 
 
 def offsets(side: Side, name: str) -> None:
-    """A commit by a client that is not a member."""
+    """Send a commit of a client that is not a member."""
     side.topic(name, 1)
 
     def committing(
@@ -297,7 +299,7 @@ def offsets(side: Side, name: str) -> None:
 
 
 def groups(side: Side, name: str) -> None:
-    """Without duplicates: pybroker responds once to each name, so that a few bytes cause no large response."""
+    """Duplicates are not compared: pybroker responds once to each name, so that a few bytes cause no large response."""
     for version in (3, 4, 6):
         for kind in (0, 1, 2, 3, -1):
             for key in ("", name, "g" * 300):
@@ -322,7 +324,7 @@ def groups(side: Side, name: str) -> None:
 
 
 def partitions(side: Side, name: str) -> None:
-    """Without an election in a partition that is named twice: pybroker returns one result."""
+    """An election in a partition that is named twice is not compared: pybroker returns one result."""
     side.topic(name, 1)
     (own,) = {broker.node_id for broker in side.quietly(m.MetadataRequest(topics=[]), 12).brokers}
     side.ask(m.DescribeProducersRequest(), 0)

@@ -1,5 +1,5 @@
-"""Changes of broker settings: every dynamic setting of both brokers, each operation, values that are none, and names
-of brokers and listeners. docs/clients.md has the differences that are left out here."""
+"""Changes of broker settings: every dynamic setting of both brokers, each operation, invalid values, and names of
+brokers and listeners. docs/clients.md lists the differences that are not compared here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.configs.test_against_kafka import ELSEWHERE, OTHER_SCOPE, OURS
 BROKER = 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 CLUSTER, ONE = "", "1"
-"""The names of all brokers together, and of the broker of each side."""
+"""The resource name for all brokers, and that of the broker on each side."""
 
 SHARED = {name: key for name, key in BROKER_SETTINGS.items() if name not in OURS - ELSEWHERE}
 DYNAMIC = {name: key for name, key in SHARED.items() if key.scope is not Scope.READ_ONLY}
@@ -113,7 +113,8 @@ def values(side: Side, name: str) -> None:
 
 
 def operations(side: Side, name: str) -> None:
-    """Not removals and settings of min.insync.replicas, which a Kafka with eligible leader replicas refuses."""
+    """Removals and settings of min.insync.replicas are not compared: a Kafka with eligible leader replicas refuses
+    them."""
     for setting in DYNAMIC:
         for value in ("", "x"):
             for operation in (DELETE, APPEND, SUBTRACT):
@@ -196,7 +197,7 @@ def broker_names(side: Side, name: str) -> None:
 
 
 def listeners(side: Side, name: str) -> None:
-    """Not values: Kafka stores settings of listeners that do not exist or are not of TLS."""
+    """Values are not compared: Kafka stores settings of listeners that do not exist or do not use TLS."""
     keys = ("ssl.keystore.location", "ssl.keystore.password", "ssl.cipher.suites", "max.connections", "no.such")
     for listener in ("plaintext", "PLAINTEXT", "nosuch", ""):
         for key in keys:
@@ -207,8 +208,8 @@ def listeners(side: Side, name: str) -> None:
 
 
 def stored(side: Side, name: str) -> None:
-    """Changes that are stored, what is described, and their removal. Not a list of one broker that is changed after
-    the list of all brokers: pybroker begins with the list that has effect, Kafka with the default."""
+    """Changes are stored, described and removed. A change of one broker's list after a change of the list of all
+    brokers is not compared: pybroker begins with the effective list, Kafka with the default."""
     names = ("log.roll.ms", "log.cleanup.policy", "num.io.threads", "message.max.bytes")
     for request, version in (
         (altering(CLUSTER, ("log.roll.ms", SET, "604800001")), 1),

@@ -13,7 +13,7 @@ from tests.groups.requests import beat, commit, delete_offsets, fetch, join, lea
 
 
 def joined(side: Side, group: str, topic: str = "t", **more: object) -> tuple[str, int]:
-    """A member alone in its group, with its assignment: its id and generation."""
+    """Let a member join alone and get its assignment; return its id and generation."""
     member = side.know(side.quietly(join(group, topic=topic, **more), 9).member_id, "member")
     answer = side.quietly(join(group, member, topic, **more), 9)
     side.quietly(sync(group, member, answer.generation_id, {member: b"all"}), 5)
@@ -86,7 +86,7 @@ def forms(side: Side, name: str) -> None:
             {"group_instance_id": ""},
         )
     ):
-        # Each in its own group: the group waits for a member that has been assigned an id.
+        # Each request has its own group: a group waits for a member that has been assigned an id.
         side.ask(join(f"{name}-{number}", **more), 9)
     side.ask(sync("", "m", 1), 5)
     side.ask(sync(name, "m", 1), 5)
@@ -115,7 +115,7 @@ def static_members(side: Side, name: str) -> None:
     side.ask(beat(name, "other", 1, group_instance_id="one"), 4)
     side.ask(join(name, "other", topic=name, group_instance_id="one"), 9)
     side.ask(m.DescribeGroupsRequest(groups=[name]), 6)
-    # It comes back with nothing in hand: the same generation, another member id.
+    # The member returns without its id: the generation is the same, the member id is not.
     again = side.ask(join(name, topic=name, group_instance_id="one"), 9)
     second = side.know(again.member_id, "second life")
     side.ask(beat(name, member, 1, group_instance_id="one"), 4)
@@ -134,7 +134,7 @@ def two_members(side: Side, name: str) -> None:
     member, generation = joined(side, name, name)
     other = Side(side.broker)
     try:
-        # It knows nothing that the first one knows.
+        # The second client knows nothing of the first one's state.
         side.note("JoinGroup", other.quietly(join(name, topic=name, names=("roundrobin",)), 9))
         second = side.know(other.quietly(join(name, topic=name), 9).member_id, "second")
         side.note("JoinGroup", other.quietly(join(name, second, name, names=("roundrobin",)), 9))
@@ -164,7 +164,7 @@ def two_members(side: Side, name: str) -> None:
 
 
 def from_outside(side: Side, name: str) -> None:
-    """Offsets of clients without a group membership."""
+    """Commit and fetch offsets without a group membership."""
     side.topic(name, 2)
     side.ask(commit(name, name, {0: 3, 1: 4}, metadata=None), 9)
     side.ask(commit(name, name, {0: 3}, 5, ""), 9)
@@ -184,7 +184,7 @@ def from_outside(side: Side, name: str) -> None:
 
 
 def listed(side: Side, name: str) -> None:
-    """The group in ListGroups, with every filter that matches it."""
+    """List the group with every filter that matches it."""
     for states, types in (
         ([], []),
         (["Stable"], []),
@@ -211,7 +211,7 @@ def lists(side: Side, name: str) -> None:
 
 
 def old_versions(side: Side, name: str) -> None:
-    """The oldest version of each request that a broker of 4.4 answers."""
+    """Send the oldest version of each request that a broker of 4.4 answers."""
     side.topic(name, 1)
     first = side.ask(join(name, topic=name), 2)
     member = side.know(first.member_id, "member")

@@ -31,7 +31,7 @@ NOBODYS = Uuid(7, 7)
 
 
 def described(side: Side, name: str) -> None:
-    """The group in each request that describes groups."""
+    """Send each request that describes groups."""
     side.ask(m.ConsumerGroupDescribeRequest(group_ids=[name], include_authorized_operations=True), 1)
     side.ask(m.ConsumerGroupDescribeRequest(group_ids=[name]), 0)
     side.ask(m.DescribeGroupsRequest(groups=[name]), 6)
@@ -174,7 +174,7 @@ def two_share(side: Side, name: str) -> None:
 
 
 def assigned_in_intervals(side: Side, name: str) -> None:
-    """Changes during the assignment interval."""
+    """Make changes during the assignment interval."""
     topic, more = side.topic(name, 4), side.topic(f"{name}-more", 1)
     side.ask(with_group_settings(name, consumer_assignment_interval_ms="15000"), 1)
     both = [name, f"{name}-more"]
@@ -239,7 +239,7 @@ def static_members(side: Side, name: str) -> None:
 def regular_expressions(side: Side, name: str) -> None:
     topic = side.topic(name, 2)
     expression: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": f"{name}.*"}
-    # Kafka resolves it asynchronously.
+    # Kafka resolves the expression asynchronously.
     answer = side.until(
         lambda: consumer_join(name, "one", **expression),
         1,
@@ -261,7 +261,7 @@ def of_another_kind(side: Side, name: str) -> None:
     """Classic requests to a consumer group, and the reverse."""
     topic = side.topic(name, 1)
     epoch, _ = settled(side, name, topic, "one", subscribed_topic_names=[name])
-    # While this member stays, the group does not become classic; the brokers would do that at different times.
+    # While this member stays, the group does not become classic; the two brokers would do that at different times.
     stays = side.ask(consumer_join(name, "other", name), 1).member_epoch
     side.ask(join(name, topic=name, protocol_type="connect"), 9)
     side.ask(join(name, topic=name, names=("unknown",)), 9)
@@ -288,7 +288,7 @@ def of_another_kind(side: Side, name: str) -> None:
 
 
 def upgrade(side: Side, name: str) -> None:
-    """A classic group with a member becomes a consumer group, and goes back."""
+    """A classic group with a member becomes a consumer group, and then a classic group again."""
     topic = side.topic(name, 2)
     member = side.know(side.quietly(join(name, topic=name), 9).member_id, "member")
     side.ask(join(name, member, name), 9)

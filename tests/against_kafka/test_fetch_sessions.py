@@ -19,8 +19,8 @@ INITIAL, FINAL = 0, -1
 
 
 def sessions(side: Side, name: str, version: int) -> None:
-    """Session ids are each broker's own. For partitions with errors pybroker returns null aborted transactions, Kafka
-    none."""
+    """Each broker chooses its own session ids. For partitions with errors, pybroker returns null aborted transactions,
+    Kafka an empty list."""
     known = side.topic(name, 3)
     other = side.topic(f"{name}-other", 1)
     ids: dict[str, Uuid] = {name: known, f"{name}-other": other, f"not-{name}": UNKNOWN_ID}
@@ -68,7 +68,7 @@ def sessions(side: Side, name: str, version: int) -> None:
 
     def noted(request: m.FetchRequest) -> int:
         answer = side.ask(request, version, but=("session_id", "responses"))
-        # Each broker has its own order of partitions, and with it its own grouping by topics.
+        # Each broker returns partitions in its own order, and therefore groups them differently by topic.
         for row in answer.responses:
             for part in row.partitions:
                 part.records = b"some" if part.records else None
@@ -79,13 +79,13 @@ def sessions(side: Side, name: str, version: int) -> None:
         return int(answer.session_id)
 
     everything = {(name, 0): 0, (name, 1): 0, (name, 2): 0}
-    # None at all. Not the highest id, for which Kafka fails.
+    # An id of no session. Kafka fails for the highest id, so it is not used.
     for session in (0, 1, -1, 2**30):
         for epoch in (FINAL, 1, 5, -2, 2**31 - 1):
             ask(session, epoch, everything)
             ask(session, epoch)
     ask(0, INITIAL)
-    # One that is used as it should be.
+    # A session that is used correctly.
     session = ask(0, INITIAL, everything)
     ask(session, 1)
     ask(session, 2, {(name, 0): 1})
@@ -99,14 +99,14 @@ def sessions(side: Side, name: str, version: int) -> None:
     ask(session, 10)
     ask(session, 11, {}, [(name, [2])])
     ask(session, 12)
-    # Epochs that it does not expect.
+    # Epochs that the session does not expect.
     session = ask(0, INITIAL, everything)
     for epoch in (0, 2, 7, -2, 2**31 - 1):
         ask(session, epoch) if epoch else None
     ask(session, 1)
     ask(session, 1)
     ask(session, 2)
-    # A new session replaces it, and ends.
+    # A new session replaces the old one, and ends.
     again = ask(session, INITIAL, everything)
     side.note("another", str(again != session))
     ask(session, 3)
@@ -123,7 +123,7 @@ def sessions(side: Side, name: str, version: int) -> None:
     session = ask(0, INITIAL, {(name, 0): 99})
     ask(session, 1)
     ask(session, 2, {(name, 0): 0})
-    # Without any at first.
+    # The session has no partitions at first.
     session = ask(0, INITIAL, {})
     ask(session, 1, everything)
     for max_bytes, min_bytes, max_wait_ms in ((0, 0, 1), (1 << 20, -1, 1), (1 << 20, 0, -1)):

@@ -15,9 +15,8 @@ SIZES = ("total_bytes", "usable_bytes")
 
 
 def log_dirs(side: Side, name: str) -> None:
-    """Not a log directory in another spelling, as with a slash at its end: Kafka does not find it. Not a directory that
-    is named twice: Kafka answers the last one.
-    """
+    """Another spelling of a log directory, such as a trailing slash, is not compared: Kafka does not find the
+    directory. Neither is a directory that is named twice: Kafka answers only the last one."""
     side.topic(name, 2)
     row = m.DescribeLogDirsRequest_DescribableLogDirTopic
 
@@ -55,9 +54,8 @@ def log_dirs(side: Side, name: str) -> None:
 
 
 def features(side: Side, name: str) -> None:
-    """Not metadata.version, which brokers without KRaft do not have, and not a feature that is named twice: Kafka takes
-    the last level.
-    """
+    """metadata.version is not compared, because brokers without KRaft lack it. Neither is a feature that is named
+    twice: Kafka uses the last level."""
 
     def update(*updates: m.UpdateFeaturesRequest_FeatureUpdateKey, validate: bool = True) -> None:
         for version in (0, 1, 2):

@@ -17,8 +17,8 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 def api_versions(side: Side, name: str) -> None:
-    """Which APIs there are is each broker's own, and so are its features. Not names of more than 256 bytes, which
-    pybroker refuses."""
+    """Each broker has its own APIs and features. Names of more than 256 bytes are not compared, because pybroker
+    refuses them."""
     for version in (0, 3, 4, 5):
         for client in ("", "a", "-a", "a-", ".a", "a.b-c", "a b", "ä", "a/b", "a_b", "x" * 256):
             for software in ("1", "", "1.0-SNAPSHOT", " ", "-", "v1_2"):
@@ -30,10 +30,10 @@ def api_versions(side: Side, name: str) -> None:
 
 
 def producer_ids(side: Side, name: str) -> None:
-    """Without two-phase commit, which pybroker does not have yet."""
+    """Two-phase commit is not compared, because pybroker does not have it yet."""
     for timeout_ms in (-(2**31), -1, 0, 1, 899_999, 900_000, 900_001, 2**31 - 1):
         for version in (0, 3, 5):
-            # An id without a transactional id has no timeout.
+            # A producer id without a transactional id has no timeout.
             side.ask(init(None, timeout_ms=timeout_ms), version)
             side.ask(init(f"{name}-{timeout_ms}-{version}", timeout_ms=timeout_ms), version)
     me = begun(side, f"{name}-me")
@@ -50,7 +50,8 @@ def producer_ids(side: Side, name: str) -> None:
 
 
 def transactions(side: Side, name: str) -> None:
-    """Not transactional ids without an open transaction by duration: Kafka lists them as if they had one since 1970."""
+    """Filters by duration are not compared for transactional ids without an open transaction: Kafka lists them as if
+    their transaction had begun in 1970."""
     side.topic(name, 1)
     me = begun(side, f"{name}-open")
     side.ask(add(f"{name}-open", me, name, 0), 3)
@@ -95,9 +96,9 @@ def transactions(side: Side, name: str) -> None:
 
 
 def configs(side: Side, name: str) -> None:
-    """Not lists of client metrics subscriptions with APPEND and SUBTRACT, which only pybroker changes that way, and not
-    numbers that are none or have digits of other scripts, which only Kafka takes. Kafka refuses to append nothing to
-    a list of words."""
+    """Lists of client metrics subscriptions with APPEND and SUBTRACT are not compared, because only pybroker changes
+    them that way. Neither are invalid numbers and digits of other scripts, which only Kafka accepts. Kafka refuses to
+    append nothing to a list of words."""
     side.topic(name, 1)
 
     def alter(kind: int, resource: str, *changes: tuple[str, int, str | None], validate: bool = False) -> None:
@@ -213,7 +214,7 @@ def configs(side: Side, name: str) -> None:
 
 
 def broker_removals(side: Side, name: str) -> None:
-    """Of settings that are not set, that belong to one broker, and that do not exist."""
+    """Remove settings that are not set, that belong to one broker, or that do not exist."""
     for key in (
         "no.such.config",
         "",

@@ -58,9 +58,9 @@ def entry(entity: Entity, *ops: tuple[str, float | None]) -> m.AlterClientQuotas
 
 
 def quotas(side: Side, name: str) -> None:
-    """Not infinite values, values that are no number, names of more than 255 bytes, and an entity with two names for
-    one type: pybroker refuses them. Not an entity that is named twice: Kafka applies and answers only the last one.
-    """
+    """Infinite values, values that are no number, names of more than 255 bytes, and an entity with two names for one
+    type are not compared, because pybroker refuses them. Neither is an entity that is named twice: Kafka applies and
+    answers only the last one."""
 
     def describe(*components: tuple[str, int, str | None], strict: bool = False, version: int = 1) -> None:
         parts = [

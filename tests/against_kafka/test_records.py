@@ -25,7 +25,7 @@ YEAR_1 = -62_135_596_800_000
 
 
 def of_time(timestamp: int) -> bytes:
-    """A batch whose one record has this timestamp."""
+    """Return a batch whose only record has this timestamp."""
     made = bytearray(batch(b"value"))
     struct.pack_into(">qq", made, 27, timestamp, timestamp)
     struct.pack_into(">I", made, 17, native.crc32c(bytes(made[21:])))
@@ -33,7 +33,7 @@ def of_time(timestamp: int) -> bytes:
 
 
 def changed(at: int, form: str, value: int) -> bytes:
-    """A batch with another value in its header."""
+    """Return a batch with another value in its header."""
     made = bytearray(batch(b"a", b"b"))
     struct.pack_into(form, made, at, value)
     struct.pack_into(">I", made, 17, native.crc32c(bytes(made[21:])))
@@ -43,7 +43,7 @@ def changed(at: int, form: str, value: int) -> bytes:
 def listing(
     topic: str, *timestamps: int, replica: int = -1, isolation: int = 0, epoch: int = -1, index: int = 0
 ) -> m.ListOffsetsRequest:
-    """ListOffsets; several timestamps name the partition several times."""
+    """Return a ListOffsets request; several timestamps name the partition several times."""
     partitions = [
         m.ListOffsetsRequest_ListOffsetsPartition(partition_index=index, timestamp=wanted, current_leader_epoch=epoch)
         for wanted in timestamps
@@ -87,7 +87,7 @@ def epochs(side: Side, name: str) -> None:
 
 
 def fetches(side: Side, name: str) -> None:
-    """Not with negative sizes and other isolation levels: Kafka fails with UNKNOWN_SERVER_ERROR."""
+    """Negative sizes and other isolation levels are not compared: Kafka fails with UNKNOWN_SERVER_ERROR."""
     side.topic(name, 1)
     write(side, None, name, batch(b"value"))
     chosen: tuple[dict[str, int], ...] = (
@@ -115,8 +115,8 @@ def fetches(side: Side, name: str) -> None:
 def write(
     side: Side, transactional_id: str | None, topic: str, records: bytes, *, index: int = 0, acks: int = -1
 ) -> None:
-    """Produce, compared without the append times, the texts about a record, and the log start (Kafka returns it with
-    refusals, too)."""
+    """Produce, without comparing append times, texts about a record, and the log start (which Kafka also returns with
+    refusals)."""
     data = m.ProduceRequest_PartitionProduceData(index=index, records=records)
     rows = [m.ProduceRequest_TopicProduceData(name=topic, partition_data=[data])]
     request = m.ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=10_000, topic_data=rows)
@@ -144,13 +144,13 @@ def produces(side: Side, name: str) -> None:
         write(side, None, name, batch(b"value"), acks=acks)
     for topic, index in ((name, 9), (name, -1), ("not-" + name, 0), ("a b", 0)):
         write(side, None, topic, batch(b"value"), index=index)
-    # A transactional id and records that are in no transaction.
+    # The request has a transactional id, but its records are in no transaction.
     write(side, name, name, batch(b"value"))
     write(side, None, name, idempotent(1 << 40, 0, b"value", transactional=True))
 
 
 def first_sequences(side: Side, name: str) -> None:
-    """Of unknown producers, and of known ones."""
+    """Send first sequences of unknown and of known producers."""
     side.topic(name, 1)
     for producer, epoch, sequence in (
         (1, 0, 7),
@@ -186,7 +186,7 @@ def _delete(side: Side, topic: str, offset: int, index: int = 0) -> None:
 
 
 def below_the_start(side: Side, name: str) -> None:
-    """Records of an open transaction are deleted: the last stable offset is the log start."""
+    """Delete records of an open transaction: the last stable offset is then the log start."""
     side.topic(name, 1)
     me = begun(side, name)
     write(side, None, name, batch(b"before"))

@@ -17,7 +17,7 @@ from tests.security.rows import ROWS, Grant, Row
 
 USER = "alice"
 OWN_KEYS = 32000
-"""Requests from here on are pybroker's own."""
+"""API keys from this number on are pybroker's own."""
 BETWEEN_BROKERS = {4, 5, 6, 7, 27, 56, 58, 67, 73, 83, 84, 85, 86, 87}
 """Requests that pybroker answers on a listener for brokers only."""
 
@@ -55,9 +55,9 @@ ALL_ACLS = m.DeleteAclsRequest(
 
 
 def rights(side: Side, name: str) -> None:
-    """Only error codes, and whether listings omit a name. Without SCRAM users, for which Kafka does not respond to a
-    user without permissions; and without Produce with a transactional id, which pybroker authorizes whether or not the
-    records belong to a transaction."""
+    """Compare only error codes, and whether listings omit a name. SCRAM users are not compared, because Kafka does not
+    respond to a user without permissions. Neither is Produce with a transactional id, which pybroker authorizes whether
+    or not the records belong to a transaction."""
     for number, row in enumerate(ROWS):
         skipped = row.key == 50 or (row.key, row.label) == (0, "transactional id")
         if row.key < OWN_KEYS and row.key not in BETWEEN_BROKERS and not skipped:

@@ -137,7 +137,7 @@ def acl_creations(side: Side, name: str) -> None:
         create(side, entry(name, pattern=kind))
         create(side, entry(name, operation=kind))
         create(side, entry(name, permission=kind))
-        # Every operation on every kind of resource.
+        # Try every operation on every kind of resource.
         for operation in range(17):
             create(side, entry("kafka-cluster" if kind == CLUSTER else name, kind=kind, operation=operation))
     for wrong in ("", "*", ".", "..", "a b", "a/b", "x" * 250, "x" * 5000, "kafka-cluster", "ä"):
@@ -227,9 +227,9 @@ SHA_256, SHA_512 = 1, 2
 
 
 def scram(side: Side, name: str) -> None:
-    """Without a request for all users by a user without permission: Kafka does not respond. Without long names, long
-    salts and empty salts, which pybroker refuses, and without both mechanisms of a user in one request, which Kafka
-    refuses."""
+    """A request for all users by a user without permission is not compared, because Kafka does not respond. Neither are
+    long names, long salts and empty salts, which pybroker refuses, nor both mechanisms of a user in one request, which
+    Kafka refuses."""
 
     def of(user: str, mechanism: int = SHA_256) -> m.AlterUserScramCredentialsRequest_ScramCredentialDeletion:
         return m.AlterUserScramCredentialsRequest_ScramCredentialDeletion(name=user, mechanism=mechanism)
@@ -303,8 +303,8 @@ def scram(side: Side, name: str) -> None:
 
 
 def tokens(side: Side, name: str) -> None:
-    """By users of the SASL port. Without an owner of a type other than User: pybroker refuses it, because all users
-    that log in have this type."""
+    """Users of the SASL port send the requests. An owner of a type other than User is not compared: pybroker refuses
+    it, because all users that log in have this type."""
     now_fields = ("issue_timestamp_ms", "issue_timestamp", "expiry_timestamp", "max_timestamp")
     times = (*now_fields, "expiry_timestamp_ms", "max_timestamp_ms", "hmac", "token_id")
 
@@ -337,7 +337,7 @@ def tokens(side: Side, name: str) -> None:
         side.ask(m.DescribeDelegationTokenRequest(owners=None if everything else rows), 3, but=times)
 
     def note(answer: Any) -> None:
-        """When the token ends, to the minute."""
+        """Compare the expiry time of the token, to the minute."""
         left_ms = answer.expiry_timestamp_ms - time.time() * 1000
         side.note("it ends", str(round(left_ms / 60_000)) if answer.expiry_timestamp_ms > 0 else "never")
         if not answer.error_code:
@@ -349,7 +349,7 @@ def tokens(side: Side, name: str) -> None:
     def expire(hmac: bytes, period_ms: int) -> None:
         note(side.ask(m.ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms), 2, but=times))
 
-    # Not authenticated.
+    # The client is not authenticated.
     made(new())
     renew(b"", 1)
     expire(b"", 1)

@@ -19,9 +19,9 @@ from tests.groups.requests import commit, consumer_join, fetch, join, with_group
 LEAVES = -1
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
 LATER = ("start_offset", "lag")
-"""Kafka shows the state of a partition that it stored last, which may be old; this is the current state."""
+"""The offset that Kafka shows comes from the state that it stored last, which may be old; this is the current state."""
 EPOCHS = ("group_epoch", "assignment_epoch")
-"""The number of a topic's partitions that a group learns at a time is random."""
+"""The number of a topic's partitions that a group discovers at a time is random."""
 Acks = dict[int, list[tuple[int, int, int]]]
 """Partition → (first offset, last offset, acknowledgement)."""
 
@@ -35,7 +35,7 @@ def beat(group: str, member: str, epoch: int, topics: list[str] | None = None, *
 def take(
     group: str, member: str, epoch: int, topic: Uuid | None = None, acks: Acks | None = None, **more: Any
 ) -> m.ShareFetchRequest:
-    """ShareFetch of partition 0, and of those for which there are acknowledgements."""
+    """Send a ShareFetch for partition 0, and for the partitions with acknowledgements."""
     partitions = [
         m.ShareFetchRequest_FetchPartition(
             partition_index=index,
@@ -74,7 +74,7 @@ def acknowledge(group: str, member: str, epoch: int, topic: Uuid, acks: Acks) ->
 
 
 def write(side: Side, topic: str, count: int, batches: int = 1) -> None:
-    """Records in partition 0."""
+    """Write records to partition 0."""
     for _ in range(batches):
         records = native.build_batch([(None, b"value")] * count, 1_700_000_000_000)
         data = m.ProduceRequest_PartitionProduceData(index=0, records=records)
@@ -84,12 +84,12 @@ def write(side: Side, topic: str, count: int, batches: int = 1) -> None:
 
 
 def from_the_start(side: Side, group: str) -> None:
-    """The group reads records that are older than the group."""
+    """Let the group read records that are older than the group."""
     side.ask(with_group_settings(group, share_auto_offset_reset="earliest"), 1)
 
 
 def member_of(side: Side, group: str, member: str, topic: str) -> int:
-    """Joins, until it has partitions: its epoch."""
+    """Join until the member has partitions; return its epoch."""
     answer = side.until(
         lambda: beat(group, member, 0, [topic]),
         1,
@@ -99,7 +99,7 @@ def member_of(side: Side, group: str, member: str, topic: str) -> int:
 
 
 def got(side: Side, request: m.ShareFetchRequest, version: int = 1) -> Any:
-    """ShareFetch, compared without the bytes of the records."""
+    """Send a ShareFetch and compare the response without the bytes of the records."""
     answer = side.quietly(request, version)
     side.note("ShareFetch", answer, but=("records",))
     side.note("records", [len(one.records or b"") for topic in answer.responses for one in topic.partitions])
@@ -121,7 +121,8 @@ def taken(side: Side, group: str, member: str, topic: Uuid, epoch: int = 0) -> i
 
 
 def described(side: Side, group: str, topic: str, *, but: tuple[str, ...] = ()) -> None:
-    """As the requests of administrators show it. Kafka does not answer about partitions that do not exist."""
+    """Send the requests with which administrators see the group. Kafka does not answer about partitions that do not
+    exist."""
     side.ask(m.ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=True), 1, but=but)
     row = m.DescribeShareGroupOffsetsRequest_DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])
     for topics in ([row], None):
@@ -160,7 +161,7 @@ def members(side: Side, name: str) -> None:
 
 
 def assigned_in_intervals(side: Side, name: str) -> None:
-    """Changes during the assignment interval."""
+    """Make changes during the assignment interval."""
     side.topic(name, 2)
     side.topic(f"{name}-more", 1)
     epoch = member_of(side, name, "one", name)
@@ -233,7 +234,7 @@ def deliveries(side: Side, name: str) -> None:
     described(side, name, name, but=LATER)
     side.ask(acknowledge(name, "one", session + 7, topic, {0: [(5, 5, ACCEPT)]}), 1)
     got(side, take(name, "one", session + 7, topic))
-    # The last request of the session: acquired records are released.
+    # This is the last request of the session: acquired records are released.
     side.ask(acknowledge(name, "one", LEAVES, topic, {0: [(7, 7, ACCEPT)]}), 1)
     described(side, name, name, but=LATER)
     side.ask(beat(name, "one", LEAVES), 1)
@@ -241,7 +242,8 @@ def deliveries(side: Side, name: str) -> None:
 
 
 def wrong_acknowledgements(side: Side, name: str) -> None:
-    """Offsets that the member has not acquired, reversed, beyond the end, of an unknown type."""
+    """Acknowledge offsets that the member has not acquired, reversed ranges, offsets beyond the end, and an unknown
+    type."""
     topic = side.topic(name, 2)
     write(side, name, 10)
     from_the_start(side, name)
@@ -255,7 +257,8 @@ def wrong_acknowledgements(side: Side, name: str) -> None:
         {0: [(5, 5, 9)]},
         {0: [(5, 5, -1)]},
         {0: [(6, 6, ACCEPT), (5, 5, ACCEPT)]},
-        # Of a partition of which nothing was fetched: it is unknown in Kafka; here its records are not the member's.
+        # The member has fetched nothing from this partition: Kafka does not know it, and in pybroker its records are
+        # not the member's.
         {0: [(8, 8, GAP)]},
     ):
         answer = side.ask(acknowledge(name, "one", session, topic, acks), 1)
@@ -295,14 +298,14 @@ def offsets(side: Side, name: str) -> None:
     side.ask(deleted(f"{name}-x", name), 0)
     side.ask(deleted(name, name), 0)
     described(side, name, name, but=EPOCHS)
-    # Its state is deleted, and Kafka does not resolve its id.
+    # The share state is deleted, and Kafka does not resolve the topic's id.
     side.ask(deleted(name, name), 0, but=("topic_id",))
     side.ask(altered(f"{name}-new", name, (0, 1)), 0)
     described(side, f"{name}-new", name, but=EPOCHS)
 
 
 def of_another_kind(side: Side, name: str) -> None:
-    """Requests for a share group that is a group of another type."""
+    """Send requests for share groups to a group of another type."""
     side.topic(name, 1)
     member_of(side, name, "one", name)
     side.ask(join(name, topic=name), 9)

@@ -1,4 +1,4 @@
-"""The same heartbeats to pybroker and Apache Kafka: the same answers, errors included."""
+"""The same heartbeats to pybroker and Apache Kafka get the same responses, errors included."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Told(list[Any]):
     """Responses of a broker, in order."""
 
     def note(self, answer: Any) -> Any:
-        """One answer to a heartbeat."""
+        """Record a response to a heartbeat."""
         said = told(answer)
         # Kafka loses the endpoint of a group's first member: its epoch is lower by one. The test compares whether
         # members get the endpoints.
@@ -47,7 +47,7 @@ Story = Callable[[Callable[[], int], str, tuple[str, str], Told], None]
 
 
 def made(member: StreamsMember, answers: Told) -> None:
-    """Joins, and waits until the internal topics are made, which takes as long as it takes."""
+    """Join, and wait until the internal topics are created."""
     answers.note(member.beat())
     until(
         lambda: all(status.status_code != MISSING_INTERNAL for status in member.beat().status or ()),
@@ -208,7 +208,7 @@ def other_groups(port: Callable[[], int], group: str, topics: tuple[str, str], a
     one.leave()
     answers.append(listed(group))
     answers.append(ask(port, joins, 9, code).error_code)
-    # Kafka answers before that is on disk.
+    # Kafka answers before the change is on disk.
     until(lambda: described(port, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND, "it is a classic group now")
     two = StreamsMember(port, group, "two", parts)
     answers.note(two.send())

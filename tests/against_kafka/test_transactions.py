@@ -21,7 +21,7 @@ Producer = tuple[int, int]
 
 
 def batch(producer: Producer, sequence: int, count: int = 1, *, transactional: bool = True) -> bytes:
-    """A batch of a producer that counts its records."""
+    """Return a batch of a producer, with its sequence."""
     producer_id, epoch = producer
     return idempotent(producer_id, sequence, *[b"value"] * count, epoch=epoch, transactional=transactional)
 
@@ -33,17 +33,17 @@ def init(name: str | None, producer: Producer = (-1, -1), timeout_ms: int = 60_0
 
 
 def begun(side: Side, name: str) -> Producer:
-    """A producer of a transactional id."""
+    """Initialize a producer of a transactional id."""
     answer = side.ask(init(name), 5)
     return answer.producer_id, answer.producer_epoch
 
 
 def write(side: Side, name: str | None, topic: str, records: bytes, version: int = 11, *, index: int = 0) -> Any:
-    """Produce, compared."""
+    """Produce, and compare the response."""
     data = m.ProduceRequest_PartitionProduceData(index=index, records=records)
     rows = [m.ProduceRequest_TopicProduceData(name=topic, partition_data=[data])]
     request = m.ProduceRequest(transactional_id=name, acks=-1, timeout_ms=10_000, topic_data=rows)
-    # The broker determines the append time; the log start is that of its last look.
+    # The broker determines the append time; the log start is the last one that it has read.
     return side.ask(request, version, but=("log_append_time_ms",))
 
 
@@ -86,7 +86,7 @@ def offsets(name: str, group: str, producer: Producer, topic: str, **more: Any) 
 
 
 def shown(side: Side, name: str, topic: str) -> None:
-    """The transaction in administrative requests."""
+    """Describe the transaction by the requests of administrators."""
     side.ask(m.DescribeTransactionsRequest(transactional_ids=[name]), 0)
     rows = [m.DescribeProducersRequest_TopicRequest(name=topic, partition_indexes=[0])]
     side.ask(m.DescribeProducersRequest(topics=rows), 0, but=("coordinator_epoch",))
@@ -94,7 +94,7 @@ def shown(side: Side, name: str, topic: str) -> None:
         (0, {}),
         (0, {"state_filters": ["Ongoing"]}),
         (0, {"state_filters": ["nonsense", "CompleteCommit"]}),
-        # Not for a producer without a transaction: Kafka returns a start in 1970.
+        # Not compared for a producer without a transaction: Kafka returns a start in 1970.
         (1, {"duration_filter": 3_600_000, "state_filters": ["Ongoing"]}),
         (2, {"transactional_id_pattern": f"{name}.*"}),
         (2, {"transactional_id_pattern": "nobody.*"}),
@@ -106,7 +106,7 @@ def shown(side: Side, name: str, topic: str) -> None:
 
 
 def completed(side: Side, name: str, state: str) -> None:
-    """The end has arrived everywhere."""
+    """Wait until the end has reached all partitions."""
     side.until(
         lambda: m.DescribeTransactionsRequest(transactional_ids=[name]),
         0,
@@ -146,7 +146,7 @@ def version_1(side: Side, name: str) -> None:
     completed(side, name, "CompleteAbort")
     side.ask(end(name, me, commit=True), 4)
     shown(side, name, name)
-    # A later instance of it fences the first.
+    # A later instance of the producer fences the first one.
     second = begun(side, name)
     side.note("raised", second[1] - me[1])
     side.ask(add(name, me, name, 0), 3)
@@ -181,7 +181,7 @@ def version_2(side: Side, name: str) -> None:
     completed(side, name, "CompleteAbort")
     me = ended.producer_id, ended.producer_epoch
     shown(side, name, name)
-    # An end without a beginning.
+    # End a transaction that has not begun.
     side.ask(end(name, me), 5)
     side.ask(end(name, me, commit=False), 5)
 
@@ -217,7 +217,7 @@ def sequences(side: Side, name: str) -> None:
         write(side, None, name, batch(me, sequence, count, transactional=False))
     for sequence in range(5, 12):
         write(side, None, name, batch(me, sequence, transactional=False))
-    # Of the last five it knows that they were there, of those before it does not.
+    # The broker knows the last five batches as duplicates, but no earlier ones.
     for sequence in (11, 7, 6, 5, 1):
         write(side, None, name, batch(me, sequence, transactional=False))
     write(side, None, name, batch((me[0], 2), 4, transactional=False))

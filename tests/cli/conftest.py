@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This machine's zone is 14 hours ahead of UTC, also for commands that are started."""
+    """Set this machine's time zone to 14 hours ahead of UTC, also for commands that the test starts."""
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")
     time.tzset()
     yield

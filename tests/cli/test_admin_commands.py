@@ -46,7 +46,7 @@ def run(broker: BrokerProcess) -> Run:
 
 @pytest.fixture
 def ask(run: Run) -> Callable[..., Any]:
-    """The same with --json; return the output."""
+    """Run a command with --json; return the output."""
     return lambda *arguments: json.loads(run(*arguments, "--json").stdout)
 
 
@@ -86,7 +86,7 @@ def test_a_topic_is_shown_and_deleted_by_id(
         for notation in (str(topic_id), topic_id.hex):
             (shown,) = ask("topics", "--describe", option, notation)
             assert (shown["topic"], shown["topic_id"]) == (name, str(topic_id))
-        # Both: the id wins, and it is said.
+        # If both are given, the id counts, and the output says so.
         both = run("topics", "--describe", option, str(topic_id), "--topic", other)
         assert f"Topic: {name}\t" in both.stdout
         assert other not in both.stdout
@@ -348,7 +348,7 @@ def test_positions_are_moved_as_kafkas_tool_moves_them(
     assert "PT90S" in run("groups", "reset-offsets", group, "--by-duration", "1h", code=2).stderr
     early = run("groups", "reset-offsets", group, "--to-datetime", "1969-12-31T23:59:59.999", code=2)
     assert "before 1970" in early.stderr
-    # To a broker, -2 is the start of a partition.
+    # In a request, -2 means the start of a partition.
     assert "-2 is not in the range" in run("groups", "reset-offsets", group, "--to-timestamp", "-2", code=2).stderr
 
 

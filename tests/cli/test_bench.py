@@ -1,4 +1,4 @@
-"""`pybroker bench`: bounded runs that leave no data behind, and the form of their figures."""
+"""`pybroker bench`: limited runs that leave no data behind, and the format of their results."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_fetch_reads_again_and_again_what_was_written(broker: BrokerProcess) -> 
     assert (document["records"], document["bytes"]) == (3000, 300_000)
     assert in_order(document)
     assert topics(broker) == []
-    # A topic that stays: five records, read over and over.
+    # The topic already exists: its five records are read repeatedly.
     name = unique("read")
     with WireClient(broker.port) as client:
         create(client, name)
@@ -133,7 +133,7 @@ def test_what_cannot_be_measured(broker: BrokerProcess) -> None:
 
 
 def test_the_bar_and_an_interrupt(broker: BrokerProcess) -> None:
-    """On a terminal there is a bar; Ctrl-C ends a run, and its topic goes."""
+    """On a terminal there is a bar. Ctrl-C ends a run, which removes its topic."""
     command = [sys.executable, "-m", "pybroker", "bench", "produce", "--seconds", "600", "--rate", "100"]
     ours, theirs = pty.openpty()
     with subprocess.Popen(

@@ -25,7 +25,7 @@ LIMIT_S = 120.0
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that waits for its parent's wait() does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -93,7 +93,8 @@ def test_what_keeps_it_from_starting_is_told(tmp_path: Path) -> None:
 
 
 def test_passwords_are_not_shown_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not on the command line, which every user of the machine sees, and in no file once the broker runs."""
+    """The passwords are not on the command line, which every user of the machine can read, and are in no file once the
+    broker runs."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     modes: list[int] = []
@@ -161,7 +162,7 @@ if sys.argv[1] != "return":
 @pytest.mark.checklist("R25", "U14")
 @pytest.mark.parametrize("how", ["kill", "fork", "return"])
 def test_it_ends_with_its_parent(how: str, tmp_path: Path) -> None:
-    """kill -9, also of a parent whose forked child keeps its files open, and a parent that drops its broker."""
+    """The parent is killed by kill -9, also if its forked child keeps its files open; or it drops the broker object."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, how],
         stdout=subprocess.PIPE,
@@ -183,7 +184,7 @@ def test_it_ends_with_its_parent(how: str, tmp_path: Path) -> None:
 
 
 def test_a_broker_needs_no_pytest() -> None:
-    """`pip install pybroker` brings none."""
+    """`pip install pybroker` does not install pytest."""
     script = "import sys; sys.modules['pytest'] = None; import pybroker; print(pybroker.Broker.__name__)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert (done.stdout, done.stderr) == ("Broker\n", "")

@@ -43,7 +43,7 @@ def sets(data: Path, port: int = 0, settings: Mapping[str, str] | None = None) -
 
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A started broker and its start line; killed at the end."""
+    """A started broker and its start line; the test kills it at the end."""
     process = subprocess.Popen(command("start", *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -56,7 +56,7 @@ def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
-    """Exactly one line of complaint, without a traceback."""
+    """Check that there is exactly one error line, without a traceback."""
     complaints = [line for line in done.stderr.splitlines() if not line.startswith("[")]
     assert len(complaints) == 1, done.stderr
     assert complaints[0].startswith("pybroker: ")
@@ -212,7 +212,7 @@ def test_data_directory_that_is_a_file(tmp_path: Path) -> None:
 
 
 def test_data_directory_that_cannot_be_entered(tmp_path: Path) -> None:
-    """A link to itself keeps everybody out; missing permissions keep out everybody but root."""
+    """A link to itself cannot be entered by any user; missing permissions stop all users but root."""
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     assert_refused(run("start", *sets(loop)), 1, str(loop))
@@ -223,7 +223,7 @@ def test_data_directory_that_cannot_be_entered(tmp_path: Path) -> None:
 
 
 def test_no_room_for_the_first_byte(tmp_path: Path) -> None:
-    """A limit on file sizes replaces a full disk: the same calls fail, without a file system for the test."""
+    """A limit on file sizes simulates a full disk: the same calls fail, without a file system for the test."""
     assert_refused(run("start", *sets(tmp_path / "data"), file_size_max=0), 1, str(tmp_path / "data"))
 
 

@@ -21,7 +21,7 @@ LIMIT_S = 120.0
 
 
 def offered(*words: str) -> list[str]:
-    """The completions of the last word, requested as bash does."""
+    """Return the completions of the last word, requested as bash does."""
     environment = {
         **os.environ,
         "_PYBROKER_COMPLETE": "bash_complete",
@@ -36,7 +36,8 @@ def offered(*words: str) -> list[str]:
 
 
 def told_by_the_broker(*words: str, which: Callable[[list[str]], bool]) -> None:
-    """Check these completions. Completion waits three seconds at most, and a machine may pause for that long: retry."""
+    """Check these completions; retry, because completion waits three seconds at most, and a machine may pause for that
+    long."""
     found: list[str] = []
 
     def as_expected() -> bool:
@@ -87,7 +88,7 @@ def test_names_that_the_broker_knows(broker: BrokerProcess) -> None:
 
 
 def test_nobody_who_could_tell(tmp_path: Path) -> None:
-    """Nothing is offered then, and nothing is said in the middle of a line that is being typed."""
+    """In this case completion offers nothing, and prints nothing into the line that is being typed."""
     assert offered("topics", "describe", "--bootstrap-server", f"127.0.0.1:{free_port()}", "a") == []
     assert offered("topics", "describe", "--command-config", str(tmp_path / "absent"), "a") == []
     assert offered("topics", "describe", "--bootstrap-server", "nonsense", "a") == []

@@ -25,7 +25,7 @@ CERTIFICATE = "-----BEGIN CERTIFICATE"
 
 
 def diagnose(output: Path, *arguments: object) -> dict[str, str]:
-    """Name → text of every part, without the folder."""
+    """Return name → text of every part, without the folder."""
     done = subprocess.run(
         [sys.executable, "-m", "pybroker", "diagnose", "--json", "--output", output, *map(str, arguments)],
         capture_output=True,
@@ -50,7 +50,7 @@ def diagnose(output: Path, *arguments: object) -> dict[str, str]:
 
 
 class Secrets:
-    """A broker with one of each kind."""
+    """A broker with one secret of each kind."""
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / "server.properties"
@@ -139,7 +139,7 @@ def test_no_secret_is_in_it(secrets: Secrets, tmp_path: Path) -> None:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> PybrokerProcess:
-    """Started by the test, with a directory that is too long for a socket's address."""
+    """A broker with a directory whose path is too long for a socket's address."""
     return PybrokerProcess(tmp_path / ("deep" * 30))
 
 

@@ -1,4 +1,4 @@
-"""Names that strangers choose reach an administrator's terminal without their escape sequences."""
+"""Names chosen by clients reach an administrator's terminal without their escape sequences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
 
 @pytest.fixture(scope="module")
 def evil(broker: BrokerProcess) -> Iterator[str]:
-    """The name of a group with a member, of its client, of a principal and a user in quotas, and a transactional id."""
+    """Use the hostile text as the name of a group with a member, of its client, of a principal and of a user with
+    quotas, and as a transactional id."""
     name = f"{unique('evil')}{EVIL}"
     settings = {"bootstrap.servers": broker.bootstrap, "client.id": name}
     topic = unique("topic")
@@ -80,8 +81,8 @@ def test_no_control_reaches_the_terminal(broker: BrokerProcess, evil: str, comma
 
 
 def test_commands_write_by_one_mechanism() -> None:
-    """click's echo may print only text that does not come from a broker: the version, a shell's script, and `say`
-    itself."""
+    """click's echo prints only text that does not come from a broker: the version, a shell's script, and the text of
+    `say` itself."""
     root = Path(pybroker.cli.__file__).parent
     users = {str(path.relative_to(root)) for path in root.rglob("*.py") if "click.echo(" in path.read_text()}
     assert users == {"__init__.py", "output.py", "shell_completion.py"}

@@ -26,7 +26,7 @@ def pybroker(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def groups() -> Iterator[tuple[str, VerbGroup, click.Context]]:
-    """All commands that have verbs."""
+    """Return all commands that have verbs."""
     context = click.Context(cli)
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
@@ -35,7 +35,7 @@ def groups() -> Iterator[tuple[str, VerbGroup, click.Context]]:
 
 
 def test_every_verb_of_every_command_is_a_word_and_an_option() -> None:
-    """Also under aliases from other commands."""
+    """This includes aliases from other commands."""
     seen = []
     for name, group, context in groups():
         for verb in group.list_commands(context):

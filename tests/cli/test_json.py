@@ -1,4 +1,4 @@
-"""`--json`: the same keys in every command, and all of them on the page that explains them."""
+"""`--json`: the keys are the same in every command, and one page documents all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.topic_ids.kit import unique
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 IDS = {"topic_id", "old_topic_id", "successor_id"}
 MAPS = {"configs"}
-"""Keys whose objects have names of settings as keys."""
+"""Keys whose values are objects with setting names as keys."""
 
 
 def ask(broker: BrokerProcess, *arguments: str) -> Any:
@@ -32,7 +32,7 @@ def ask(broker: BrokerProcess, *arguments: str) -> Any:
 
 
 def entries(document: Any) -> Iterator[tuple[str, Any]]:
-    """Every key with its value, at any depth."""
+    """Yield every key with its value, at any depth."""
     if isinstance(document, list):
         for each in document:
             yield from entries(each)
@@ -51,7 +51,7 @@ def names() -> tuple[str, str, str]:
 
 @pytest.fixture(scope="module")
 def told(broker: BrokerProcess, names: tuple[str, str, str]) -> dict[str, Any]:
-    """Output of the commands from a topic's creation to its purge, by command."""
+    """Return the output of the commands from a topic's creation to its purge, by command."""
     topic, group, load = names
     documents: dict[str, Any] = {}
 
@@ -111,7 +111,7 @@ def test_a_key_means_the_same_everywhere(told: dict[str, Any], names: tuple[str,
 
 
 def test_every_key_is_explained(told: dict[str, Any]) -> None:
-    """By name, or by its end: `…_ms`."""
+    """The page has each key by its name, or by its end, such as `…_ms`."""
     rows = re.findall(r"^\| (`.*?) \|", PAGE.read_text().partition("## JSON")[2], re.MULTILINE)
     explained = {name for row in rows for name in re.findall(r"`([a-z_…]+)`", row)}
     ends = tuple(name.removeprefix("…") for name in explained if name.startswith("…"))

@@ -36,7 +36,7 @@ def admin(broker: BrokerProcess) -> Iterator[blocking.AdminClient]:
 
 @pytest.fixture
 def topic(admin: blocking.AdminClient) -> str:
-    """Two partitions."""
+    """Create a topic with two partitions."""
     name = unique("records")
     admin.create_topics([NewTopic(name, 2, config=FOR_EVER)])
     return name
@@ -57,7 +57,7 @@ def run(broker: BrokerProcess) -> Records:
 
 @contextlib.contextmanager
 def child(broker: BrokerProcess, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A command as a process of its own."""
+    """Start a command as a separate process."""
     command = [sys.executable, "-m", "pybroker", *arguments, "--bootstrap-server", broker.bootstrap]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
@@ -93,7 +93,7 @@ def test_keys_headers_and_tombstones(run: Records, topic: str) -> None:
 
 
 def test_json_lines_are_copied_as_they_are(run: Records, admin: blocking.AdminClient, topic: str) -> None:
-    """Bytes that are not text, timestamps, headers with the same name, empty and missing values: all of them arrive."""
+    """The copied values: bytes that are not text, timestamps, headers with the same name, empty and missing values."""
     given = [
         {"key": {"base64": "/w=="}, "value": "grün", "headers": [["h", "1"], ["h", None]], "timestamp_ms": 1000},
         {"key": None, "value": None, "headers": [], "timestamp_ms": 2000},
@@ -142,7 +142,7 @@ def test_where_to_begin_and_where_to_stop(run: Records, topic: str, far_east: No
 
 
 def test_what_is_written_later_is_followed(run: Records, broker: BrokerProcess, topic: str) -> None:
-    """Ctrl-C ends it without a word."""
+    """Ctrl-C ends the command without output."""
     with child(broker, "consume", topic, "--follow") as following:
         for value in (b"one\n", b"two\n"):
             run("produce", topic, stdin=value)
@@ -210,7 +210,7 @@ def test_many_records_go_through_pipes(broker: BrokerProcess, topic: str) -> Non
 def test_what_is_wrong_is_told_in_one_line(
     run: Records, topic: str, command: str, stdin: bytes, said: tuple[int, bytes]
 ) -> None:
-    """The exit code, and a part of the line."""
+    """The test checks the exit code, and a part of the line."""
     code, part = said
     told = run(*command.format(topic=topic).split(), stdin=stdin, code=code)
     assert part in told, told
@@ -227,7 +227,7 @@ def test_a_record_that_is_too_large_is_told(run: Records, topic: str) -> None:
 
 
 def test_a_reader_that_has_enough_ends_it(broker: BrokerProcess, run: Records, topic: str) -> None:
-    """`pybroker consume … | head -1`."""
+    """The case is `pybroker consume … | head -1`."""
     run("produce", topic, stdin=b"a line that is long enough to fill a pipe\n" * 10_000)
     with child(broker, "consume", topic) as reading:
         assert reading.stdout is not None

@@ -1,4 +1,4 @@
-"""Commands that write records report each record that was not written: none ends with exit code 0 then."""
+"""Commands that write records report each record that was not written, and then do not end with exit code 0."""
 
 from __future__ import annotations
 

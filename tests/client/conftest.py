@@ -21,7 +21,7 @@ FOR_EVER = {"log.retention.ms": "-1"}
 
 @pytest.fixture(scope="session")
 def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """pybroker."""
+    """pybroker as the broker of the tests."""
     broker = PybrokerProcess(tmp_path_factory.mktemp("client-pybroker"), FOR_EVER)
     broker.start()
     yield broker
@@ -74,7 +74,7 @@ def kafka_and_listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
 
 @pytest.fixture(scope="session")
 def apache_kafka(kafka_and_listeners: tuple[BrokerProcess, SecureKafka]) -> BrokerProcess:
-    """Apache Kafka."""
+    """Apache Kafka as the broker of the tests."""
     return kafka_and_listeners[0]
 
 
@@ -86,21 +86,21 @@ def secure_kafka(kafka_and_listeners: tuple[BrokerProcess, SecureKafka]) -> Secu
 
 @pytest.fixture(params=["pybroker", "kafka"])
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """`bootstrap.servers` of each broker in turn."""
+    """Yield `bootstrap.servers` of each broker in turn."""
     broker: BrokerProcess = request.getfixturevalue({"pybroker": "product", "kafka": "apache_kafka"}[request.param])
     return broker.bootstrap
 
 
 @pytest.fixture
 def patient_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients end when they are done: how soon they give up on a broker that is silent is tested elsewhere."""
+    """Let clients close without a short time limit; other tests check how soon they give up on a silent broker."""
     for name in ("SILENCE_S", "INTERRUPTED_SILENCE_S", "INTERRUPTED_MAX_S"):
         monkeypatch.setattr(f"pybroker.client.connection.client_lifecycle.{name}", 100.0)
 
 
 @pytest.fixture
 async def admin(bootstrap: str) -> AsyncIterator[AdminClient]:
-    """An AdminClient of the test's own."""
+    """An AdminClient for one test."""
     async with AdminClient({"bootstrap.servers": bootstrap}) as client:
         yield client
 
@@ -110,14 +110,14 @@ _made = 0
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A name for topics and groups of the test's own."""
+    """A name for topics and groups of one test."""
     global _made  # noqa: PLW0603  # counts over all files
     _made += 1
     return f"{request.node.originalname.removeprefix('test_').replace('_', '-')[:60]}-{_made}"
 
 
 async def recreate(admin: AdminClient, topic: str, partitions: int = 1) -> Uuid:
-    """Deletes a topic and creates it again; the new id. Apache Kafka may need a moment for the name to be free."""
+    """Delete a topic and create it again; return the new id. Apache Kafka may need a moment until the name is free."""
     await admin.delete_topics([topic])
     while True:
         try:
@@ -131,7 +131,7 @@ async def recreate(admin: AdminClient, topic: str, partitions: int = 1) -> Uuid:
 
 
 async def known(admin: AdminClient, topic: str, topic_id: Uuid | None = None) -> None:
-    """Waits until the broker knows a topic that was just created: Apache Kafka answers a little earlier."""
+    """Wait until the broker knows a topic that was just created: Apache Kafka answers a little earlier."""
     async with asyncio.timeout(120):
         while True:
             listed = await admin.list_topics()
@@ -141,7 +141,7 @@ async def known(admin: AdminClient, topic: str, topic_id: Uuid | None = None) ->
 
 
 async def forgotten(admin: AdminClient, topic: str) -> None:
-    """The same for one that was just deleted."""
+    """Wait until the broker no longer knows a topic that was just deleted."""
     async with asyncio.timeout(120):
         while topic in await admin.list_topics():  # noqa: ASYNC110  # no event tells
             await asyncio.sleep(0.01)

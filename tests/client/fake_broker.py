@@ -1,4 +1,4 @@
-"""A broker whose every response a test writes: for responses that real brokers send rarely or never."""
+"""A broker whose responses a test defines: for responses that real brokers send rarely or never."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pybroker import native
 from pybroker.protocol import messages as m
 
 Answer = Callable[[Any, int], Any]
-"""(request, version) → response, None for none, bytes to send them as they are, or an exception: hang up."""
+"""(request, version) → the response; None: no response; bytes are sent unchanged; an exception closes the
+connection."""
 
 
 class FakeBroker:
@@ -42,11 +43,11 @@ class FakeBroker:
         return f"127.0.0.1:{self.port}"
 
     def asked(self, kind: str) -> list[Any]:
-        """The requests of one class so far."""
+        """Return the requests of one class so far."""
         return [request for request, _ in self.requests if type(request).__name__ == kind]
 
     def metadata(self, *, cluster_id: str | None = "fake", topics: tuple[Any, ...] = (), node: int = 1) -> Any:
-        """A Metadata response with this broker as the only one."""
+        """Return a Metadata response with this broker as the only one."""
         broker = m.MetadataResponse_MetadataResponseBroker(node_id=node, host="127.0.0.1", port=self.port)
         return m.MetadataResponse(brokers=[broker], cluster_id=cluster_id, controller_id=node, topics=list(topics))
 

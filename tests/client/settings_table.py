@@ -12,7 +12,7 @@ BEGIN, END = "<!-- settings: written by tests.client.settings_table -->\n", "<!-
 
 
 def table() -> str:
-    """Every setting of every client, once."""
+    """Return every setting of every client, once."""
     lines = ["| setting | of | default | what |", "|---|---|---|---|"]
     own = {name: key for name, key in TRANSACTIONAL.items() if name not in PRODUCER}
     kinds = (
@@ -42,7 +42,7 @@ def _default(key: ConfigKey) -> str:
 
 
 def main() -> None:
-    """Writes the table into the page."""
+    """Write the table into the page."""
     text = PAGE.read_text()
     head, rest = text.split(BEGIN)
     PAGE.write_text(f"{head}{BEGIN}{table()}{END}{rest.split(END)[1]}")

@@ -94,7 +94,7 @@ async def test_describe_topics_by_id_and_by_name(admin: AdminClient, name: str) 
     with pytest.raises(KafkaError) as refused:
         await values[unknown]
     assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_ID
-    # On the wire the zero id means no id: it belongs to no topic and does not disturb others.
+    # On the wire, the zero id means that there is no id: no topic has it, and it does not affect other items.
     both = admin.describe_topics(TopicCollection.of_topic_ids([topic_id, Uuid.ZERO])).topic_id_values()
     assert both is not None
     assert (await both[topic_id]).name == name
@@ -134,7 +134,7 @@ async def test_delete_by_id_never_touches_the_next_topic_of_the_name(admin: Admi
 async def test_list_topics_with_ids(admin: AdminClient, bootstrap: str, name: str) -> None:
     topic_id = await admin.create_topics([NewTopic(name, 1, 1)]).topic_id(name)
     await known(admin, name)
-    await admin.alter_consumer_group_offsets(name, {TopicPartition(name, 0): 0})  # makes __consumer_offsets
+    await admin.alter_consumer_group_offsets(name, {TopicPartition(name, 0): 0})  # this creates __consumer_offsets
     listed = await admin.list_topics()
     assert listed[name].topic_id == topic_id
     assert not listed[name].internal

@@ -34,7 +34,7 @@ def settings(broker: BrokerProcess, **more: object) -> dict[str, object]:
 
 
 def is_told(error: UnknownHostError) -> None:
-    """One sentence: the name, and what to do."""
+    """Check that the error is one sentence with the name and the remedy."""
     assert f"{HOST}:9092 has a host name that does not resolve" in str(error)
     assert "advertised.listeners" in str(error)
     assert "/etc/hosts" in str(error)

@@ -1,4 +1,4 @@
-"""The assignment strategies on their own."""
+"""The assignment strategies, without a group."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from tests.client.test_producer import Scripted
 from tests.support.certificates import Authority
 
 LIMIT_S = 120.0
-"""For conditions that need no action of the test."""
+"""Time limit for conditions that need no action of the test."""
 LONG_S = 55.0
 """A close that waits for the group or for deliveries takes 60 or 120 seconds; a close that gives up takes five."""
 
@@ -60,7 +60,7 @@ def go_away(broker: pybroker.Broker, how: str) -> None:
 
 
 async def repeated(step: Callable[[], Awaitable[None]]) -> None:
-    """Until it succeeds: a client with a short limit for each call may meet a moment in which the machine has none."""
+    """Repeat a call until it succeeds: a machine may pause for longer than the client's short time limit."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             try:
@@ -133,7 +133,7 @@ async def test_a_time_limit_of_ones_own_ends_a_close(broker: pybroker.Broker) ->
 
 
 async def test_a_close_lasts_as_long_as_the_broker_answers() -> None:
-    """Slow is not away: each answer comes late, together they take longer than the silence that ends a close."""
+    """Each response comes late, and together they take longer than the silence that ends a close."""
     async with Scripted() as slow:
         config = {"bootstrap.servers": slow.bootstrap, "max.in.flight.requests.per.connection": 1, "batch.size": 1000}
         producer = Producer({**config, "linger.ms": 0, "max.request.size": 1000})
@@ -252,7 +252,7 @@ async def test_the_first_interrupt_ends_a_program(broker: pybroker.Broker, face:
         broker.kill()
         child.stdin.write("go on\n")
         child.stdin.flush()
-        await asyncio.sleep(1.0)  # inside of a call that waits for the broker
+        await asyncio.sleep(1.0)  # the consumer is now in a call that waits for the broker
         begin = time.monotonic()
         child.send_signal(signal.SIGINT)
         _, words = child.communicate(timeout=100)
@@ -271,7 +271,7 @@ async def test_an_interrupt_of_the_first_connection_is_all_that_is_told(
     go_away(broker, "frozen")
     consumer = reader(broker.bootstrap)
     starting = asyncio.create_task(consumer.start())
-    await asyncio.sleep(0.2)  # it waits for the answer to its first request by then
+    await asyncio.sleep(0.2)  # by then the client waits for the response to its first request
     starting.cancel()
     await asyncio.wait([starting])
     await consumer.close()
@@ -290,7 +290,7 @@ WITH_LOGIN = {
 
 
 async def _refused(bootstrap: str, words: str = r"security\.protocol=SASL_", **config: Any) -> None:
-    """Each client reports at once which setting is missing."""
+    """Check that each client reports at once which setting is missing."""
     settings = {"bootstrap.servers": bootstrap, **{name.replace("_", "."): value for name, value in config.items()}}
     async with asyncio.timeout(LONG_S):
         async with AdminClient(settings) as admin:
@@ -325,7 +325,7 @@ async def test_a_client_with_tls_is_told_that_there_is_none(listener: str) -> No
 
 
 async def test_what_is_wrong_with_tls_is_told(tmp_path: Path) -> None:
-    """To a client of plaintext, and to one that trusts others."""
+    """The test uses a plaintext client, and one that trusts other authorities."""
     tls = {
         "listeners": "SSL://127.0.0.1:0",
         "ssl.keystore.type": "PEM",
@@ -342,7 +342,7 @@ async def test_what_is_wrong_with_tls_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_listener_with_tls_that_says_nothing_is_told() -> None:
-    """Like Apache Kafka's listener."""
+    """The listener closes such connections without a response, like Apache Kafka's."""
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
@@ -368,7 +368,7 @@ async def test_a_code_that_asks_for_a_login_is_understood() -> None:
 
 
 async def test_a_broker_that_goes_away_on_the_first_request_once_is_asked_again() -> None:
-    """A closed connection may be a restart."""
+    """The closed connection may be caused by a restart, so the client tries again."""
     answers: list[Any] = [ConnectionError()]
     async with (
         FakeBroker({"MetadataRequest": lambda *_: answers.pop() if answers else fake.metadata()}) as fake,

@@ -1,4 +1,4 @@
-"""The face without asyncio."""
+"""The blocking clients, for programs without asyncio."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def test_records(bootstrap: str, name: str) -> None:
 
 
 def test_what_is_enqueued_keeps_its_order_and_its_delivery(bootstrap: str, name: str) -> None:
-    """Plain values go together, all others one by one: neither overtakes the other, nor does a `send`."""
+    """Plain values are batched together, all others are sent one by one. Neither overtakes the other, and `send`
+    overtakes neither."""
     count = 3_000
     with AdminClient({"bootstrap.servers": bootstrap}) as admin:
         admin.create_topics([NewTopic(name, 1, 1)])

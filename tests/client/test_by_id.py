@@ -21,7 +21,7 @@ RECORDS = build_batch([(None, b"v")], 1)
 
 
 class Broker:
-    """Leads the one partition of the topic and holds one record."""
+    """A broker that leads the topic's only partition and has one record."""
 
     def __init__(self, highest: int) -> None:
         self.topic_id = Uuid.random()
@@ -61,7 +61,7 @@ class Broker:
         return m.ProduceResponse(responses=topics)
 
     def sent(self, kind: str) -> set[tuple[int, str, Uuid]]:
-        """Version, name and id of all topics in requests of a kind."""
+        """Return version, name and id of all topics in requests of a kind."""
         found = set()
         for request, version in self.fake.requests:
             if type(request).__name__ == kind:
@@ -85,7 +85,7 @@ async def test_a_producer(highest: int) -> None:
 
 @pytest.mark.parametrize("highest", [BY_ID, BY_NAME])
 async def test_a_consumer(highest: int) -> None:
-    """The broker keeps no fetch session, like one whose cache is full: every response is still read."""
+    """The broker keeps no fetch session, like a broker whose cache is full: the consumer still reads every response."""
     broker = Broker(highest)
     async with (
         broker.fake as fake,
@@ -147,7 +147,7 @@ async def test_all_requests_about_records_and_positions_carry_the_id(
                 assert await consumer.poll(0.1) == []
             assert await consumer.position(where) == (await consumer.end_offsets([where]))[where] == 1
             await consumer.commit()
-    # The versions from which Kafka's protocol names topics by id alone.
+    # From these versions on, Kafka's protocol names topics by id alone.
     by_id: dict[type, int] = {m.ProduceRequest: 13, m.FetchRequest: 13}
     by_id |= {m.OffsetCommitRequest: 10, m.OffsetFetchRequest: 10}
     assert asked.keys() >= {*by_id, m.ListOffsetsRequest}

@@ -1,4 +1,4 @@
-"""A member that ends while it joins leaves no pending state for which others would wait."""
+"""A member that closes while it joins leaves no pending state for which other members would wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("patient_ends")
 
 
 async def members(admin: AdminClient, group: str) -> int:
-    """The number that the coordinator shows."""
+    """Return the number of members that the coordinator shows."""
     try:
         return len((await admin.describe_groups([group]))[group].members)
     except KafkaError:
@@ -57,7 +57,7 @@ async def test_the_first_join(admin: AdminClient, bootstrap: str, name: str) -> 
     await closed_while(ghost, name, lambda: getattr(ghost._rebalances.member, "_join", None))
     assert await members(admin, name) == 0
     async with reader(bootstrap, group_id=name) as later, asyncio.timeout(30):
-        # If the closed member had stayed, its session would last 45 s.
+        # If the coordinator still had the closed member, its session would last 45 s.
         later.subscribe([name])
         while not later.assignment():
             await later.poll(0.1)

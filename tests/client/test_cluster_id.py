@@ -36,7 +36,7 @@ from tests.client.fake_broker import FakeBroker
 
 
 class Listening(ClusterResourceListener):
-    """Record the updates."""
+    """A listener that records the updates."""
 
     def __init__(self) -> None:
         self.told: list[str | None] = []
@@ -101,7 +101,8 @@ class OnConsume(Listening, ConsumerInterceptor):
 
 
 class Plain(ProducerInterceptor):
-    """Implements nothing but its own interface, and that badly. It has a method of the listener's name."""
+    """A plug-in that implements only its own interface, and that incorrectly. It has a method with the name of the
+    listener's."""
 
     told: ClassVar[list[ClusterResource]] = []
 
@@ -209,7 +210,7 @@ def test_the_resource_and_its_listener() -> None:
 
 @pytest.mark.checklist(307, 308, "D36")
 async def test_a_misrouted_connection_starts_over() -> None:
-    """The address of a node leads to another cluster: the client asks its bootstrap servers again."""
+    """The address of a node leads to another cluster: the client connects to its bootstrap servers again."""
     seen: list[tuple[str | None, int]] = []
     moved = False
 
@@ -253,7 +254,7 @@ async def test_a_misrouted_connection_starts_over() -> None:
 async def test_commands_work_with_a_broker_that_has_no_cluster_id(
     command: tuple[str, ...], code: int, shown: str
 ) -> None:
-    """Its highest version of Metadata is 1, whose response has no field for the id."""
+    """The broker's highest version of Metadata is 1, whose response has no field for the id."""
     topic = m.MetadataResponse_MetadataResponseTopic(name="orders", partitions=[])
     async with FakeBroker(
         {"MetadataRequest": lambda *_: broker.metadata(topics=(topic,))}, {3: (0, 1), 18: (0, 0)}

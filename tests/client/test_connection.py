@@ -1,4 +1,4 @@
-"""One connection: versions, correlation, time limits, authentication, and clear words when it fails."""
+"""One connection: versions, correlation, time limits, authentication, and clear errors."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_text_and_values_mean_the_same() -> None:
         Consumer({"acks": "all"})
 
 
-# Who we are -------------------------------------------------------------------------------------------------
+# Identity ------------------------------------------------------------------------------------------------
 
 _SASL = {3: (0, 12), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
 
@@ -351,14 +351,16 @@ async def test_sasl_and_access_control_of_pybroker(tmp_path: Path, name: str) ->
                 assert set(await root.describe_acls()) == set(entries)
                 assert list(await alice.list_topics()) == [name]
             async with Producer(login) as producer:
-                # Sessions end after five seconds: another connection takes over, nothing is lost or doubled.
+                # Sessions end after five seconds: another connection replaces the old one, and no record is lost or
+                # duplicated.
                 ends = asyncio.get_running_loop().time() + 11
                 count = 0
                 while asyncio.get_running_loop().time() < ends:
                     assert (await producer.send(name, str(count))).offset == count
                     count += 1
                     await asyncio.sleep(0.005)
-                # In time, unless the machine pauses in the last second of a session: then its one record is sent again.
+                # The connection is replaced in time, unless the machine pauses in the last second of a session: then
+                # its only record is sent again.
                 assert producer.metrics()["record-retry-total"] <= 2
             removed = await root.delete_acls([AclBindingFilter(principal="User:alice")])
             assert set(next(iter(removed.values()))) == set(entries)

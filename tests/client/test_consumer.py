@@ -131,7 +131,7 @@ async def test_members_share_and_take_over(admin: AdminClient, bootstrap: str, n
     await admin.create_topics([NewTopic(name, 4, 1)])
     every = {TopicPartition(name, index) for index in range(4)}
     settings = {"group_id": name, "partition_assignment_strategy": strategy, "heartbeat_interval_ms": 100}
-    await known(admin, name)  # else the first assignment may be of a topic that is not there yet
+    await known(admin, name)  # otherwise the first assignment may be of a topic that does not exist yet
     told: list[tuple[str, frozenset[TopicPartition]]] = []
 
     class Listener(RebalanceListener):
@@ -238,7 +238,7 @@ async def test_a_running_member_reads_every_incarnation_from_its_start(
         known = []
         for round_number in range(3):
             known.append(await recreate(admin, name))
-            # Written before the consumer can know: "latest" must not skip it.
+            # The record is written before the consumer can know the topic: "latest" must not skip it.
             await write(bootstrap, name, f"new-{round_number}")
             async with asyncio.timeout(60):
                 record = await consumer.getone()

@@ -38,7 +38,8 @@ async def _topic(broker: pybroker.Broker, name: str, partitions: int = 1) -> Non
 
 
 async def test_an_answer_for_an_assignment_that_is_over_is_not_taken(broker: pybroker.Broker, name: str) -> None:
-    """The partition goes and comes back while a question is at the broker: nothing between may be skipped."""
+    """The partition is revoked and assigned again while a request is at the broker: the consumer must not skip records
+    in between."""
     await _topic(broker, name)
     await write(broker.bootstrap, name, "0", "1", "2")
     where = TopicPartition(name, 0)
@@ -95,7 +96,7 @@ async def test_who_was_put_out_of_the_group_cannot_commit(
         highest = member.highest
 
         async def late(request: type) -> int:
-            member._generation += 1  # joined again meanwhile
+            member._generation += 1  # the member has joined again meanwhile
             return await highest(request)
 
         with monkeypatch.context() as patched:

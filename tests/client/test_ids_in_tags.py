@@ -1,5 +1,5 @@
-"""AdminClient's calls by topic id where Kafka's requests have only names; Consumer requests offsets by its known id.
-Clients do not send ids to brokers that ignore them."""
+"""AdminClient's calls by topic id for requests of Kafka that have only names, and Consumer's requests of offsets by the
+known id. Clients send no ids to brokers that ignore them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAME = "re-created"
 
 
 async def recreated(admin: AdminClient, name: str) -> tuple[Uuid, Uuid]:
-    """A topic with two records, and the one of its name before it: their ids, the dead one first."""
+    """Create a topic, delete it and create it again; return both ids, the dead one first."""
     first = await admin.create_topics([NewTopic(name)]).topic_id(name)
     await admin.delete_topics([name])
     second = await admin.create_topics([NewTopic(name)]).topic_id(name)
@@ -140,7 +140,7 @@ async def test_replicas_by_id(two_dirs: tuple[PybrokerProcess, list[str]]) -> No
 
 
 class Names:
-    """A broker with one topic, which reads ids or ignores them; it records the requests."""
+    """A broker with one topic, which reads topic ids or ignores them. It records the requests."""
 
     def __init__(self, *, heeds: bool) -> None:
         self.topic_id = Uuid.random()

@@ -1,4 +1,4 @@
-"""A `with` block that is left by an exception commits what its loop has finished, and nothing else."""
+"""A `with` block that is left by an exception commits only the records that its loop has finished."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("patient_ends")
 
 
 class Broken(Exception):
-    """Raised by the loop's body."""
+    """The exception that the loop's body raises."""
 
 
 async def committed(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
@@ -46,7 +46,7 @@ async def test_the_record_of_an_iteration_that_failed_is_read_again(
         consumer.subscribe([name])
         async for record in consumer:
             assert record.offset == 4
-            break  # no exception: it counts as done
+            break  # there is no exception: the record counts as finished
     assert await committed(admin, name, name) == {0: 5}
 
 

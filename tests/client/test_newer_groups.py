@@ -52,7 +52,7 @@ def reader(bootstrap: str, group: str, **settings: object) -> Consumer:
 
 
 class Told(RebalanceListener):
-    """Calls of a listener, in order."""
+    """The calls of a listener, in order."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, frozenset[TopicPartition]]] = []
@@ -135,13 +135,13 @@ async def test_a_pattern_is_matched_by_the_coordinator_and_an_instance_is_one_me
         consumer.subscribe(re.compile(f"{name}-.*"))
         await until(lambda: len(consumer.assignment()) == 2, consumer)
         await made(admin, f"{name}-c", 1)
-        # No client requests metadata: the coordinator sees the topic.
+        # No client requests metadata: the coordinator detects the topic.
         await until(lambda: len(consumer.assignment()) == 3, consumer)
         async with reader(bootstrap, name, **settings) as twin:
             twin.subscribe(re.compile(f"{name}-.*"))
             with pytest.raises(KafkaError, match=r"UNRELEASED_INSTANCE_ID.*group\.instance\.id=me"):
                 await values(twin, 1)
-    # It keeps its place while it is away.
+    # The static member keeps its partitions while it is away.
     async with reader(bootstrap, name, **settings) as consumer:
         consumer.subscribe(re.compile(f"{name}-.*"))
         await until(lambda: len(consumer.assignment()) == 3, consumer)
@@ -272,7 +272,7 @@ def test_the_waiting_face(bootstrap: str, name: str) -> None:
 
 @pytest.fixture
 def quick(tmp_path: Path) -> Iterator[PybrokerProcess]:
-    """A broker of the test's own with short group timeouts."""
+    """A broker for one test, with short group timeouts."""
     broker = PybrokerProcess(tmp_path / "quick", {**SOON, **OUT_SOON})
     broker.start()
     yield broker

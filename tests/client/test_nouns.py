@@ -1,4 +1,4 @@
-"""The public nouns: ids, collections of topics, partitions, clusters, descriptions, results."""
+"""The public value types: ids, collections of topics, partitions, clusters, descriptions, results."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ async def test_old_methods_by_name_warn_and_work() -> None:
         assert await described.all() == {"a": description}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        await deleted.all()  # this one stays
+        await deleted.all()  # this method is not deprecated
 
 
 @pytest.mark.checklist(301)

@@ -35,14 +35,14 @@ from tests.client.fake_broker import FakeBroker
 
 
 async def written(producer: Producer, topic: str, value: str) -> RecordMetadata:
-    """Like `send`, whatever `linger.ms` is."""
+    """Send records like `send`, whatever `linger.ms` is."""
     delivery = await producer.enqueue(topic, value)
     await producer.flush()
     return await delivery
 
 
 async def read(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[ConsumerRecord]:
-    """Exactly `count` records from the start of a topic; more would be found too."""
+    """Read exactly `count` records from the start of a topic; fail if there are more."""
     found: list[ConsumerRecord] = []
     config = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest", "fetch.max.wait.ms": 100}
     async with Consumer(config) as consumer:
@@ -101,7 +101,7 @@ async def test_rows_without_keys(admin: AdminClient, bootstrap: str, name: str) 
 
 
 def test_partitions_are_those_of_java() -> None:
-    # murmur2 of Kafka's own tests, made positive, modulo the partitions.
+    # The values of murmur2 come from Kafka's own tests, made positive, modulo the number of partitions.
     for key, murmur in (("21", -973932308), ("foobar", -790332482), ("abc", 479470107)):
         assert native.partition_of_key(key.encode(), 1000) == (murmur & 0x7FFFFFFF) % 1000
     with pytest.raises(ValueError, match="at least one"):
@@ -214,7 +214,8 @@ TOPIC = Uuid.parse("b8tRS7h4TJ2Vt43Dp85v2A")
 
 
 class Scripted(FakeBroker):
-    """A broker with one partition that answers each Produce by the script, and after its end by the topic's id."""
+    """A broker with one partition. It answers each Produce by the script; when the script has ended, by the topic's
+    id."""
 
     def __init__(self, *script: object) -> None:
         super().__init__(
@@ -286,11 +287,12 @@ async def test_a_gap_in_the_sequence_starts_a_new_epoch() -> None:
 
 
 async def test_nothing_overtakes_the_first_batch_of_a_producer_that_the_leader_does_not_know() -> None:
-    """A new log of Apache Kafka takes any first sequence (KAFKA-15591): the second batch, if it were there first."""
+    """A new log of Apache Kafka accepts any first sequence (KAFKA-15591): it would also accept the second batch if that
+    arrived first."""
     async with Scripted(ErrorCode.NOT_LEADER_OR_FOLLOWER) as broker:
         config = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "retry.backoff.ms": 5}
         async with Producer(config) as producer:
-            # A batch each, both ready to be sent at once.
+            # Each record is in its own batch, and both can be sent at once.
             sends = [await producer.enqueue("t", "b" * 100), await producer.enqueue("t", "c" * 300_000)]
             async with asyncio.timeout(60):
                 await asyncio.gather(*sends)
@@ -396,14 +398,14 @@ async def test_what_comes_while_a_request_is_under_way_goes_with_the_next() -> N
 @pytest.mark.checklist("D21", "D32")
 @pytest.mark.parametrize("reaction", ["fail", "continue"])
 async def test_late_answers_for_a_topic_that_is_gone(reaction: str) -> None:
-    """Two requests are under way when the topic changes: neither is sent again as it was."""
+    """Two requests are in flight when the topic changes: neither is sent again unchanged."""
     other = Uuid.parse("vPeOCWypqUOSepEvx0cbog")
     async with Scripted() as broker:
         config = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "retry.backoff.ms": 5}
         async with Producer({**config, "on.topic.recreated": reaction}) as producer:
             await producer.send("t", "a")
             broker.topic_id = other
-            # A batch each: the second is under way before the first is answered.
+            # Each record is in its own batch: the second is in flight before the first is answered.
             waiting = [await producer.enqueue("t", "b" * 100), await producer.enqueue("t", "c" * 300_000)]
             async with asyncio.timeout(60):
                 outcomes = await asyncio.gather(*waiting, return_exceptions=True)
@@ -414,4 +416,5 @@ async def test_late_answers_for_a_topic_that_is_gone(reaction: str) -> None:
             assert (await producer.send("t", "d")).topic_id == other
         first_for_other = broker.asked_for.index(other)
         assert TOPIC not in broker.asked_for[first_for_other:]
-        assert broker.batches[first_for_other][1] == 0  # sequences begin anew: a new log takes no other first one
+        # sequences begin again: a new log accepts no other first sequence
+        assert broker.batches[first_for_other][1] == 0

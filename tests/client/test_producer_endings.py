@@ -34,7 +34,8 @@ def broker() -> Iterator[pybroker.Broker]:
 
 
 async def test_a_topic_that_comes_back_takes_what_is_new(broker: pybroker.Broker, name: str) -> None:
-    """The same id, the same producer: counting anew within the epoch, "b" would be taken for "a"."""
+    """The topic id and the producer are the same. If the sequences began again within the epoch, the broker would take
+    "b" for a duplicate of "a"."""
     settings = {"bootstrap.servers": broker.bootstrap}
     async with AdminClient(settings) as admin, Producer(settings) as producer:
         topic_id = await admin.create_topics([NewTopic(name, 1, 1)]).topic_id(name)

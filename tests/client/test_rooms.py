@@ -1,4 +1,4 @@
-"""The client library's rooms know only what lies below them."""
+"""The packages of the client library import only packages below them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.architecture.python_modules import imports
 PACKAGE = "pybroker.client"
 ROOT = Path(__file__).parents[2] / "pybroker"
 
-# From the top down; the rooms of one line are strangers to each other.
+# The layers from top to bottom; the packages in one line do not import each other.
 FLOORS: list[set[str]] = [
     {"__init__"},
     {"blocking"},

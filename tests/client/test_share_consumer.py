@@ -38,7 +38,8 @@ EXPLICIT = {"share.acknowledgement.mode": "explicit"}
 
 @pytest.fixture
 async def jobs(admin: AdminClient, bootstrap: str, name: str) -> Callable[..., ShareConsumer]:
-    """A topic of two partitions with `name`; makes members of the group of the same name, which begins at its start."""
+    """Create a topic of two partitions with `name`. Yield a function that starts members of the group of the same name,
+    which begins at the topic's start."""
     await admin.create_topics([NewTopic(name, 2, 1)])
     await admin.incremental_alter_configs(
         {ConfigResource(ConfigResourceType.GROUP, name): [AlterConfigOp("share.auto.offset.reset", "earliest")]}
@@ -61,7 +62,7 @@ async def jobs(admin: AdminClient, bootstrap: str, name: str) -> Callable[..., S
 
 
 async def take(consumer: ShareConsumer, count: int) -> list[ConsumerRecord]:
-    """The records of several polls."""
+    """Return the records of several polls."""
     found: list[ConsumerRecord] = []
     async with asyncio.timeout(LIMIT_S):
         while len(found) < count:

@@ -31,7 +31,7 @@ def settings(bootstrap: str, transactional_id: str, **more: object) -> dict[str,
 
 
 async def seen(bootstrap: str, topic: str, isolation: str = "read_committed", partitions: int = 2) -> list[str]:
-    """All records that a consumer sees, partition by partition."""
+    """Return all records that a consumer sees, partition by partition."""
     found: list[tuple[int, str]] = []
     where = [TopicPartition(topic, index) for index in range(partitions)]
     async with Consumer({"bootstrap.servers": bootstrap, "isolation.level": isolation}) as consumer:
@@ -45,7 +45,7 @@ async def seen(bootstrap: str, topic: str, isolation: str = "read_committed", pa
 
 
 async def sees(bootstrap: str, topic: str, *values: str) -> None:
-    """Waits until committed records are these: markers are written after a commit has returned."""
+    """Wait until these are the committed records: markers are written after a commit has returned."""
 
 
     async def there() -> bool:
@@ -99,7 +99,7 @@ async def test_what_is_committed_counts_with_its_offsets(
         await producer.begin()
         await producer.send(topic, "open", partition=0)
         await producer.send_offsets({source: 99}, group)
-    # Closed while it was open: aborted.
+    # The producer is closed while the transaction is open: the transaction is aborted.
     await sees(bootstrap, topic, "0a", "2a", "3a", "0b", "2b")
     assert (await admin.list_consumer_group_offsets(group))[source].offset == 12
     assert "1a" in await seen(bootstrap, topic, "read_uncommitted")
@@ -206,7 +206,7 @@ def test_without_asyncio(bootstrap: str, name: str) -> None:
 def test_what_is_in_no_batch_yet_is_given_up_with_its_transaction(
     bootstrap: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next transaction does not report it: it has lost no record."""
+    """The next transaction does not report the failure, because it has lost no record."""
     monkeypatch.setattr("pybroker.client.blocking.thread_bridge._PAUSE_S", 600.0)
     with blocking.AdminClient({"bootstrap.servers": bootstrap}) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])
@@ -242,7 +242,7 @@ async def test_it_goes_on_with_a_broker_that_was_killed(start_broker: StartBroke
             found = await admin.list_consumer_group_offsets("group")
             return found[TopicPartition("kept", 0)].offset == 2
 
-        # Its marker is one of its own.
+        # The transaction's marker takes an offset of its own.
         await until(offset_counts)
 
 
@@ -264,7 +264,7 @@ async def test_what_takes_too_long_is_aborted(start_broker: StartBroker) -> None
             await until(over)
             with pytest.raises(TransactionFailedError, match=r"transaction\.timeout\.ms"):
                 await producer.commit()
-            # In version 2 of the protocol its producer continues, unless another one has replaced it.
+            # In version 2 of the protocol, the producer continues unless another one has replaced it.
             await producer.abort()
             async with producer.transaction():
                 await producer.send("late", "in time", partition=0)

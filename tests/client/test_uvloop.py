@@ -1,4 +1,4 @@
-"""The client works on uvloop, too, whose transports differ from asyncio's."""
+"""The client also works on uvloop, whose transports differ from asyncio's."""
 
 from __future__ import annotations
 

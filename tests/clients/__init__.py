@@ -1,2 +1,2 @@
-"""The product, driven by clients of other projects. All tests also pass against Apache Kafka (`--broker=kafka`), and
-against three brokers of pybroker (`--broker=cluster`)."""
+"""Tests of the product with clients of other projects. All of them also pass against Apache Kafka (`--broker=kafka`),
+and against three brokers of pybroker (`--broker=cluster`)."""

@@ -1,8 +1,8 @@
-"""Producers that are interrupted by kills, and the check that nothing they were promised is missing.
+"""Producers that are interrupted by kills, and a check that no acknowledged record is missing.
 
-Each producer numbers its records per partition. What was acknowledged, and at which offset, is remembered outside the
-broker; at the end everything is read back and compared. The rules: an acknowledged record is where the acknowledgement
-said it is; no number appears twice; numbers of one producer ascend within a partition.
+Each producer numbers its records per partition. The test stores the acknowledged records and their offsets outside the
+broker. At the end, it reads all records and compares. The rules: an acknowledged record is at the acknowledged offset;
+no number appears twice; numbers of one producer ascend within a partition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MESSAGE_TIMEOUT_MS = 120_000
 
 @dataclass
 class History:
-    """What one producer was told. Filled from librdkafka's callbacks, which run in the producer's own thread."""
+    """The acknowledgements of one producer. librdkafka's callbacks fill it in the producer's own thread."""
 
     name: str
     topic: str
@@ -30,7 +30,7 @@ class History:
 
 
 class Writer:
-    """An idempotent acks=all producer in a thread, sending as fast as it is acknowledged."""
+    """An idempotent acks=all producer in a thread. It sends as fast as records are acknowledged."""
 
     IN_FLIGHT_MAX = 400
 
@@ -90,7 +90,7 @@ class Writer:
         return len(self.history.acknowledged)
 
     def finish(self) -> History:
-        """Stops sending, waits until every record in flight has its answer."""
+        """Stop sending, and wait until every record in flight has its response."""
         self._stop.set()
         self._thread.join(120)
         assert not self._thread.is_alive(), "it still sends"
@@ -100,7 +100,7 @@ class Writer:
 
 
 def violations(found: list[Received], histories: list[History]) -> list[str]:
-    """Every way in which the log read back breaks a promise; empty is right."""
+    """Return every violation of the rules in the log that was read; empty if there is none."""
     wrong: list[str] = []
     seen: dict[tuple[str, int, int], int] = {}
     newest: dict[tuple[str, int], int] = {}

@@ -1,4 +1,4 @@
-"""aiokafka, on an event loop of its own."""
+"""aiokafka, on its own event loop."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from tests.clients.api import (
 from tests.clients.python_records import name_of, raw, received
 
 TIMEOUT_S = 60.0
-# How soon a consumer looks again for unknown topics.
+# Interval at which a consumer looks again for unknown topics.
 METADATA_MS = 1000
 T = TypeVar("T")
 
 
 def _refuse_errors(response: Any, field: str) -> None:
-    """aiokafka hands per-topic errors back instead of raising them."""
+    """Raise errors of single topics: aiokafka returns them instead of raising."""
     for row in getattr(response, field):
         if row[1] != 0:
             raise BrokerError(name_of(for_code(row[1])), str(row))
 
 
 class _Loop:
-    """An event loop in a thread: aiokafka heartbeats and fetches there while the test does something else."""
+    """An event loop in a thread: aiokafka sends heartbeats and fetches there while the test does other work."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

@@ -72,14 +72,14 @@ class Member(ABC):
 
     @abstractmethod
     def commit(self, offsets: dict[int, int]) -> None:
-        """Commits, and waits for the answer: the next offset to read in each partition."""
+        """Commit the next offset to read in each partition, and wait for the response."""
 
     def forget(self) -> None:  # noqa: B027 (most clients need nothing of the kind)
         """Unsubscribe the topic and subscribe again, if the client asks its user to do that after UNKNOWN_TOPIC_ID."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leaves the group."""
+        """Leave the group."""
 
 
 class Producer(ABC):
@@ -94,11 +94,11 @@ class Producer(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends it."""
+        """Close the producer."""
 
 
 class Client(ABC):
-    """One client library, talking to one bootstrap address."""
+    """One client library with one bootstrap address."""
 
     name: str
     lacks: frozenset[str] = frozenset()
@@ -106,7 +106,7 @@ class Client(ABC):
 
     @abstractmethod
     def create_topic(self, topic: str, partitions: int) -> None:
-        """With the broker's default number of replicas."""
+        """Create a topic with the broker's default number of replicas."""
 
     @abstractmethod
     def delete_topic(self, topic: str) -> None:
@@ -136,7 +136,7 @@ class Client(ABC):
 
     @abstractmethod
     def read(self, topic: str, partitions: int, count: int) -> list[Received]:
-        """Reads all partitions from the start, without a group, until `count` records have come."""
+        """Read all partitions from the start, without a group, until `count` records have arrived."""
 
     @abstractmethod
     def join(self, group: str, topic: str) -> Member:

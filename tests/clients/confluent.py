@@ -24,10 +24,10 @@ from tests.clients.api import (
 )
 
 TIMEOUT_S = 60.0
-# How soon a consumer looks again for unknown topics.
+# Interval at which a consumer looks again for unknown topics.
 METADATA_MS = 1000
 FETCH_BACKOFF_SINCE = 0x02020000
-# librdkafka keeps its own names for a few codes.
+# librdkafka has its own names for a few codes.
 _KAFKA_NAMES = {"TOPIC_EXCEPTION": "INVALID_TOPIC_EXCEPTION", "UNKNOWN_TOPIC_OR_PART": "UNKNOWN_TOPIC_OR_PARTITION"}
 
 
@@ -170,7 +170,7 @@ class Confluent(Client):
                 "message.timeout.ms": int(TIMEOUT_S * 1000),
                 # Without idempotence a retry of one of several requests in flight would reorder records.
                 "max.in.flight.requests.per.connection": 5 if acks.idempotent else 1,
-                # How long a new topic may be unknown before producing to it is an error.
+                # Time for which a new topic may be unknown before producing to it is an error.
                 "topic.metadata.propagation.max.ms": min(unknown_topic_ms, 3000),
             },
             acks.acks != "0",
@@ -197,7 +197,7 @@ class Confluent(Client):
             consumer.close()
 
     def end_offsets(self, topic: str, partitions: int) -> dict[int, int]:
-        """The offset that the next record of each partition will get."""
+        """Return the offset that the next record of each partition will get."""
         consumer = ck.Consumer({**self._common, "group.id": "not-used"})
         try:
             with _translated():

@@ -26,7 +26,7 @@ CLIENTS: dict[str, Callable[[str], Client]] = {
 
 
 def connect(kind: str, bootstrap: str) -> Client:
-    """A client of a family's newest release by the family's name, or of an older one by family and version."""
+    """Return a client of a family's newest release by the family's name, or of an older one by family and version."""
     if kind in CLIENTS:
         return CLIENTS[kind](bootstrap)
     release = next(release for release in RELEASES if str(release) == kind)
@@ -37,7 +37,7 @@ def connect(kind: str, bootstrap: str) -> Client:
 
 @pytest.fixture(scope="session", params=CLIENTS)
 def client(request: pytest.FixtureRequest, broker: BrokerProcess) -> Iterator[Client]:
-    """Each client in turn, connected to the shared broker."""
+    """Yield each client in turn, connected to the shared broker."""
     instance = connect(request.param, broker.bootstrap)
     yield instance
     instance.close()
@@ -45,7 +45,7 @@ def client(request: pytest.FixtureRequest, broker: BrokerProcess) -> Iterator[Cl
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name of the test's own."""
+    """A topic name for one test."""
     _names.append(request.node.name)
     safe = "".join(letter if letter.isalnum() else "-" for letter in request.node.originalname)
     return f"{safe}-{len(_names)}"

@@ -1,8 +1,8 @@
-"""Clients in other languages, and other releases of Python's: a child process that takes one command a line and
-answers one JSON line each.
+"""Clients in other languages, and other releases of Python clients: a child process that reads one command per line and
+answers with one line of JSON each.
 
 Command: `{"op": …, arguments}`. Answer: `{"ok": result}` or `{"error": Kafka's name of the code, "detail": …}`.
-Operations and arguments are those of `tests.clients.api`, members are numbered by the child.
+Operations and arguments are those of `tests.clients.api`; the child numbers members.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 
 
 class _Child:
-    """The process and its conversation: strictly a command, then its answer."""
+    """The child process and its pipes: it gets a command only after it has answered the previous one."""
 
     def __init__(self, command: Sequence[str], folder: Path | None) -> None:
         self._process = subprocess.Popen(
@@ -180,7 +180,7 @@ class KafkajsClient(DrivenClient):
 
 
 class _InNewerGroups(DrivenClient):
-    """Its groups use the consumer protocol (KIP-848)."""
+    """A client whose groups use the consumer protocol (KIP-848)."""
 
     def join(self, group: str, topic: str) -> Member:
         return DriverMember(self._child, self._child.ask("join", group=group, topic=topic, newer=True))

@@ -1,4 +1,4 @@
-"""Expectations that every client has of a broker, stated once."""
+"""The expectations that tests have of a broker, whichever client they use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLL_S = 0.25
 
 
 def records(count: int, partitions: int = PARTITIONS, tag: str = "r") -> list[Record]:
-    """Records of every shape that the format knows: with and without key, value and headers; long ones too."""
+    """Return records of every shape that the format knows: with and without key, value and headers, and long ones."""
     made = []
     for number in range(count):
         key = None if number % 5 == 0 else f"{tag}-key-{number % 17}"
@@ -29,7 +29,7 @@ def records(count: int, partitions: int = PARTITIONS, tag: str = "r") -> list[Re
 
 
 def by_partition(found: Iterable[Received]) -> dict[int, list[Received]]:
-    """In the order received."""
+    """Return the records by partition, in the order received."""
     parts: dict[int, list[Received]] = defaultdict(list)
     for each in found:
         parts[each.partition].append(each)
@@ -37,7 +37,8 @@ def by_partition(found: Iterable[Received]) -> dict[int, list[Received]]:
 
 
 def check_log(found: Sequence[Received], sent: Sequence[Record], offsets: Sequence[int] | None = None) -> None:
-    """`found` is `sent`, whole: each partition in order, at offsets 0, 1, 2 …, which were those acknowledged."""
+    """Check that `found` equals `sent`: each partition in order, at offsets 0, 1, 2 …, which are the acknowledged
+    ones."""
     expected: dict[int, list[Record]] = defaultdict(list)
     for record in sent:
         if offsets is not None:
@@ -72,7 +73,7 @@ class Polling:
                 self.received.extend(member.poll(POLL_S))
 
     def until_assigned(self, partitions: int = PARTITIONS) -> None:
-        """Until every member holds something, nothing twice, and all partitions are held."""
+        """Poll until every member has a partition, no partition has two members, and all partitions are assigned."""
 
         def shared_out() -> bool:
             held = [member.assignment() for member in self.members]
@@ -81,5 +82,5 @@ class Polling:
         self.until(shared_out, f"{len(self.members)} member(s) share {partitions} partitions")
 
     def until_received(self, count: int) -> None:
-        """Until `count` different records have come: a rebalance may deliver uncommitted ones again."""
+        """Poll until `count` different records have arrived: a rebalance may deliver uncommitted ones again."""
         self.until(lambda: len({(r.partition, r.offset) for r in self.received}) >= count, f"{count} records")

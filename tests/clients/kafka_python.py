@@ -28,7 +28,7 @@ from tests.clients.python_records import name_of, raw, received
 
 TIMEOUT_S = 60.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
-# How soon a consumer looks again for unknown topics.
+# Interval at which a consumer looks again for unknown topics.
 METADATA_MS = 1000
 POLL_S = 0.1
 
@@ -41,7 +41,7 @@ BEFORE_3 = VERSION < (3, 0)
 
 
 def _known(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that this release has."""
+    """Return the settings that this release knows."""
     return {name: value for name, value in settings.items() if name in kind.DEFAULT_CONFIG}
 
 
@@ -115,7 +115,7 @@ class BlockingMember(KafkaPythonMember):
             else:
                 if found:
                     self._results.put(found)
-            time.sleep(0.001)  # locks are unfair: a commit must get its turn
+            time.sleep(0.001)  # locks are unfair: a commit must get the lock
 
     def poll(self, timeout_s: float) -> list[Received]:
         try:

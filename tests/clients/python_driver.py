@@ -1,7 +1,7 @@
-"""A Python client, told what to do by one JSON command a line; `tests.clients.driver` describes the conversation.
+"""A Python client that reads one JSON command per line; `tests.clients.driver` describes the protocol.
 
 `python -m tests.clients.python_driver FAMILY BOOTSTRAP`, run by the interpreter of an environment that has another
-release of the library than the tests have. Nothing else of the tests' environment is there.
+release of the library than the tests have. That environment has nothing else of the tests' environment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _row(record: Received) -> list[Any]:
 
 
 class _Driver:
-    """Runs one command after the other on a client."""
+    """Runs one command after the other with a client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -86,7 +86,7 @@ class _Driver:
 
 
 def main() -> None:
-    """Answers until there are no more commands."""
+    """Answer commands until there are no more."""
     family, bootstrap = sys.argv[1:]
     module, _, name = ADAPTERS[family].partition(":")
     client = getattr(importlib.import_module(module), name)(bootstrap)

@@ -1,6 +1,7 @@
 """The releases of client libraries that the common list of tests runs on besides those of `make test`.
 
-`make test-client-releases` runs it; `docs/clients.md` has the table. `locks/` pins by hashes what each release needs:
+`make test-client-releases` runs it; `docs/clients.md` has the table. The files in `locks/` pin the dependencies of each
+release by hashes:
 - `.lock`, Python: `echo NAME==VERSION | uv pip compile --universal --python-version 3.11 --generate-hashes -`, as in
   `make lock`. The codecs are those of `tests/requirements.lock`.
 - `.mod` and `.sum`, Go: go.mod and go.sum of `go/` after `go get MODULE@VERSION` and `go mod tidy`.
@@ -44,24 +45,24 @@ class Release:
         return f"{self.family}-{self.version}"
 
     def lock(self, ending: str) -> Path:
-        """A file in `locks/`."""
+        """Return the path of a file in `locks/`."""
         return LOCKS / f"{self}.{ending}"
 
     def command(self) -> list[str]:
-        """The driver's command line without the address of the broker; fetches and builds it if it is not there yet."""
+        """Return the driver's command line without the broker's address; fetch and build the driver if necessary."""
         return _COMMANDS[self.family](self)
 
     def missing(self) -> str:
-        """Missing tools of this machine; empty if there are none."""
+        """Return the tools that this machine lacks; empty if there are none."""
         return f"{self} needs {venv.PYTHON}" if self.family in ADAPTERS and venv.interpreter() is None else ""
 
     def connect(self, bootstrap: str) -> Client:
-        """A client in a process of its own."""
+        """Return a client in a separate process."""
         return ReleasedClient(self, bootstrap)
 
 
 class ReleasedClient(DrivenClient):
-    """A client library of another release, in a process of its own."""
+    """A client library of another release, in a separate process."""
 
     def __init__(self, release: Release, bootstrap: str) -> None:
         self.name, self.lacks = release.family, release.lacks
@@ -98,20 +99,21 @@ _COMMANDS: dict[str, Callable[[Release], list[str]]] = {
 }
 
 _OLD_GROUPS = "without_newer_groups"
-# Of each family the oldest first: the oldest that has all that its driver needs, and a wheel where it needs one.
+# Of each family, the oldest release comes first: the oldest one with everything that its driver needs, including a
+# wheel if it needs one.
 RELEASES = (
     Release("confluent-kafka", "2.0.2"),
     Release("confluent-kafka", "2.8.2"),
     Release("kafka-python", "1.4.7", frozenset({str(ALL_ACKS[-1]), "zstd"})),
     Release("kafka-python", "2.0.2", frozenset({str(ALL_ACKS[-1])})),
-    # Loses records with acks=0, on Apache Kafka, too.
+    # This release loses records with acks=0, on Apache Kafka, too.
     Release("kafka-python", "2.2.21", frozenset({str(ALL_ACKS[0])})),
-    # From 3.0.0 to 3.0.11 ListOffsets has replica id 0.
+    # In releases from 3.0.0 to 3.0.11, ListOffsets has replica id 0.
     Release("kafka-python", "3.0.0"),
     Release("kafka-python", "3.0.11"),
     Release("aiokafka", "0.8.0"),
     Release("aiokafka", "0.11.0"),
-    # Older ones than 2.1 speak versions that Kafka 4 has dropped (KIP-896).
+    # Releases before 2.1 use versions of requests that Kafka 4 has dropped (KIP-896).
     Release("java", "2.1.1"),
     Release("java", "2.8.2"),
     Release("java", "3.9.2"),
@@ -125,7 +127,7 @@ RELEASES = (
 
 
 def newest() -> dict[str, str]:
-    """The release of each family that `make test` uses, by the pins of the tests."""
+    """Return the release of each family that `make test` uses, from the pins of the tests."""
     python = "".join((TESTS / name).read_text() for name in ("requirements.run.lock", "requirements.lock"))
     locked = dict(re.findall(r"^(\S+)==(\S+)", python, re.MULTILINE))
     named = dict(re.findall(r"^\t\S+/(\S+) v(\S+)$", (HERE / "go" / "go.mod").read_text(), re.MULTILINE))
@@ -140,7 +142,7 @@ def newest() -> dict[str, str]:
 
 
 def main() -> None:
-    """Fetches and builds all of them, quick when that is done already."""
+    """Fetch and build all releases; quick if that is done already."""
     for release in RELEASES:
         if missing := release.missing():
             print(f"Left out: {missing}")

@@ -1,4 +1,4 @@
-"""The checker behind the kill tests finds each kind of broken promise: a checker without teeth proves nothing."""
+"""The checker of the kill tests finds each kind of violation: otherwise its tests would prove nothing."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _found(rows: list[Received], told: dict[tuple[int, int], int] | None = None)
 
 
 def test_a_whole_log_is_right() -> None:
-    """Also with a record that was never acknowledged: its producer does not know whether it arrived."""
+    """The log may have a record that was never acknowledged: its producer does not know whether it arrived."""
     assert _found(RIGHT) == ""
     assert _found([*RIGHT, _row(3, 3)]) == ""
 
 
 def test_each_broken_promise_is_named() -> None:
-    """Missing, doubled, reordered, moved, and a hole in the offsets."""
+    """The violations: missing, duplicated, reordered and moved records, and a gap in the offsets."""
     assert "acknowledged w 0 2 at 2, found at None" in _found(RIGHT[:2])
     assert "doubled" in _found([*RIGHT, _row(3, 1)])
     assert "reordered" in _found([_row(0, 0), _row(1, 2), _row(2, 1)], {})
@@ -34,7 +34,7 @@ def test_each_broken_promise_is_named() -> None:
 
 
 def test_a_refusal_is_a_violation_too() -> None:
-    """An idempotent producer that waits long enough is never refused by a broker that comes back."""
+    """A broker that returns never refuses an idempotent producer that waits long enough."""
     history = History("w", "t", {})
     history.failed["_MSG_TIMED_OUT"] += 1
     assert violations([], [history]) == ["w was refused records: {'_MSG_TIMED_OUT': 1}"]

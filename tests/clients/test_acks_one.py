@@ -1,5 +1,5 @@
-"""What the leader alone has acknowledged (acks=1) is seen by the client that was told so, although nobody is shown it
-before its flush is over."""
+"""A client whose records only the leader has acknowledged (acks=1) sees them at once, although consumers get them only
+after they are flushed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _write(producer: ck.Producer, topic: str) -> None:
 
 
 def test_the_end_counts_what_was_acknowledged(broker: BrokerProcess, topic: str) -> None:
-    """ListOffsets finds it at once, by offset and by time; a fetch at the new end is no error."""
+    """ListOffsets includes them at once, by offset and by time; a fetch at the new end is no error."""
     _topic(broker, topic)
     producer = _writer(broker)
     consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"{topic}-group"})
@@ -50,7 +50,7 @@ def test_the_end_counts_what_was_acknowledged(broker: BrokerProcess, topic: str)
 
 
 def test_what_was_acknowledged_can_be_deleted(broker: BrokerProcess, topic: str) -> None:
-    """DeleteRecords up to it is not out of range."""
+    """DeleteRecords up to the acknowledged offset is not out of range."""
     admin = _topic(broker, topic)
     producer = _writer(broker)
     for number in range(1, ROUNDS + 1):

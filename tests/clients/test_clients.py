@@ -1,6 +1,6 @@
 """Each client library: create, produce, consume, groups, restart, delete and re-create, errors.
 
-In `make test-client-releases` all of it runs on older releases of each library, too.
+`make test-client-releases` also runs these tests with older releases of each library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = [*CLIENTS, *(pytest.param(str(release), marks=pytest.mark.slow) for rele
 
 @pytest.fixture(scope="session", params=KINDS)
 def client(request: pytest.FixtureRequest, broker: BrokerProcess) -> Iterator[Client]:
-    """The newest release of each library in turn, and other ones in slow tests."""
+    """The newest release of each library in turn; in slow tests also older releases."""
     instance = connect(request.param, broker.bootstrap)
     yield instance
     instance.close()
@@ -59,7 +59,8 @@ def test_each_kind_of_acknowledgement(client: Client, topic: str, acks: Acks) ->
 
 
 def test_a_group_shares_partitions_and_rebalances(client: Client, topic: str) -> None:
-    """One member holds all; a second takes its share; the first gets it back when the second leaves."""
+    """One member has all partitions; a second one gets its share; the first one gets all back when the second
+    leaves."""
     client.create_topic(topic, PARTITIONS)
     group = f"{topic}-group"
     client.produce(topic, records(200))
@@ -120,7 +121,7 @@ def test_a_topic_is_deleted_and_created_again(client: Client, topic: str) -> Non
 
 
 def test_wrong_names_and_counts_are_refused_by_name(client: Client, topic: str) -> None:
-    """The broker's refusals reach the user of each client under Kafka's own names."""
+    """Each client reports the broker's refusals to its user under Kafka's own names."""
     client.create_topic(topic, 1)
     refusals: dict[str, Callable[[], object]] = {
         "TOPIC_ALREADY_EXISTS": lambda: client.create_topic(topic, 1),

@@ -18,7 +18,7 @@ from tests.topic_ids.lives import until
 
 
 def on(broker: BrokerProcess, name: str, *arguments: str) -> str:
-    """Output of a tool that uses the broker."""
+    """Return the output of a tool that uses the broker."""
     return run_tool(name, ["--bootstrap-server", broker.bootstrap, *arguments])
 
 
@@ -146,7 +146,7 @@ def test_groups_are_listed_described_reset_and_deleted(broker: BrokerProcess, to
 
 
 def test_brokers_and_leaders_where_there_is_nothing_to_elect(broker: BrokerProcess, topic: str) -> None:
-    """kafka-leader-election and kafka-cluster run to their end, on one node as well."""
+    """kafka-leader-election and kafka-cluster run to their end, also with a single node."""
     on(broker, "kafka-topics", "--create", "--topic", topic, "--partitions", "2")
     for kind in ("preferred", "unclean"):
         elected = on(broker, "kafka-leader-election", "--election-type", kind, "--topic", topic, "--partition", "1")
@@ -160,7 +160,7 @@ def test_brokers_and_leaders_where_there_is_nothing_to_elect(broker: BrokerProce
 
 
 def test_log_dirs_are_described(broker: BrokerProcess, topic: str) -> None:
-    """kafka-log-dirs names the directory, every partition and its size."""
+    """kafka-log-dirs names the directory, and every partition with its size."""
     client = Confluent(broker.bootstrap)
     client.create_topic(topic, 2)
     client.produce(topic, records(40, partitions=2))
@@ -184,7 +184,8 @@ def _dumped(folder: Path, *options: str) -> str:
 
 
 def test_the_dump_tool_reads_every_file_of_a_log(start_broker: StartBroker, topic: str) -> None:
-    """Several segments with all codecs, their indexes and a producer snapshot: no complaint, every record listed."""
+    """The log has several segments with all codecs, their indexes and a producer snapshot. The tool reports no error
+    and lists every record."""
     broker = start_broker({"log.segment.bytes": "1048576", "log.index.interval.bytes": "512"})
     client = Confluent(broker.bootstrap)
     client.create_topic(topic, 1)
@@ -194,7 +195,7 @@ def test_the_dump_tool_reads_every_file_of_a_log(start_broker: StartBroker, topi
             batch = records(600, partitions=1, tag=f"{compression}-{round_number}")
             client.produce(topic, batch, ALL_ACKS[3], compression)
             expected.extend(batch)
-    broker.stop()  # writes the producer snapshot
+    broker.stop()  # a stop writes the producer snapshot
     folder = broker.data_dir / f"{topic}-0"
     assert len(list(folder.glob("*.log"))) > 1, "the log must have rolled for this test to mean anything"
     for index in folder.glob("*.index"):

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of acks=all production: no acknowledged record is missing, doubled or reordered."""
+"""kill -9 during acks=all production: no acknowledged record is missing, duplicated or reordered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE_S = 120.0
 
 
 def _wait_for_progress(broker: BrokerProcess, writers: list[Writer], more: int) -> None:
-    """Until every writer has had `more` further acknowledgements: a cycle without any would prove nothing."""
+    """Wait until every writer has `more` further acknowledgements: a cycle without any would prove nothing."""
     goals = [writer.count + more for writer in writers]
     give_up = time.monotonic() + PATIENCE_S
     while any(writer.count < goal for writer, goal in zip(writers, goals, strict=True)):
@@ -40,7 +40,7 @@ def _cycles(broker: BrokerProcess, count: int, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(count):
         _wait_for_progress(broker, writers, chance.randrange(100, ACKNOWLEDGED_PER_CYCLE))
-        time.sleep(chance.random() * 0.05)  # not always just after an acknowledgement
+        time.sleep(chance.random() * 0.05)  # do not always kill just after an acknowledgement
         broker.restart(crash=True)
     _wait_for_progress(broker, writers, 100)
     for history in [writer.finish() for writer in writers]:
@@ -52,7 +52,7 @@ def _cycles(broker: BrokerProcess, count: int, seed: int) -> None:
 
 
 def _read_everything(reader: Confluent, topic: str) -> list[Received]:
-    """Each partition to its end, in the order of its offsets."""
+    """Read each partition to its end, in the order of its offsets."""
     ends = reader.end_offsets(topic, PARTITIONS)
     found = reader.read(topic, PARTITIONS, sum(ends.values()))
     parts = by_partition(found)
@@ -61,13 +61,13 @@ def _read_everything(reader: Confluent, topic: str) -> list[Received]:
 
 
 def test_five_kills_lose_nothing(start_broker: StartBroker) -> None:
-    """Five cycles: the normal suite."""
+    """There are five cycles in the normal suite."""
     _cycles(start_broker(), 5, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 7))
 def test_sixty_kills_lose_nothing(start_broker: StartBroker, seed: int) -> None:
-    """Five runs of twelve cycles, small segments in every other run so that kills also meet rolls."""
+    """There are five runs of twelve cycles. Every other run has small segments, so that kills also meet rolls."""
     settings = {"log.segment.bytes": "1048576"} if seed % 2 else {}
     _cycles(start_broker(settings), 12, seed)

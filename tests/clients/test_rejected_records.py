@@ -12,12 +12,12 @@ from confluent_kafka.cimpl import NewTopic
 from tests.support.brokers import BrokerProcess
 
 KEYLESS = set(range(3, 100, 10))
-# librdkafka's own: another record of the batch is to blame.
+# librdkafka's own code: another record of the batch caused the error.
 INVALID_DIFFERENT_RECORD = -138
 
 
 def _batch(producer: ck.Producer, topic: str, keyless: set[int]) -> dict[int, int]:
-    """Sends a hundred records as one batch; the error code of each, 0 = none."""
+    """Send a hundred records as one batch; return the error code of each, 0 = none."""
     codes: dict[int, int] = {}
 
     def delivered(number: int) -> Any:
@@ -39,7 +39,7 @@ def test_librdkafka_hears_which_records_of_a_batch_have_no_key(broker: BrokerPro
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     new = NewTopic(topic, 1, -1, config={"cleanup.policy": "compact"})
     admin.create_topics([new])[topic].result(60)
-    # A batch goes when it is full, however slow the machine.
+    # The batch is sent when it is full, however slow the machine is.
     producer = ck.Producer(
         {
             "bootstrap.servers": broker.bootstrap,

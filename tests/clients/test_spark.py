@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 3
-# The acknowledgement that each codec is tried with: all of both, without the full product of slow Spark jobs.
+# The acknowledgements for each codec: every codec and every acknowledgement is used, without all combinations, because
+# Spark jobs are slow.
 WRITES = list(zip(COMPRESSIONS, ("all", "1", "0", "all", "1"), strict=True))
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """One Spark for all tests of this file: starting it is slow."""
+    """One Spark session for all tests of this file, because starting it is slow."""
     session = roundtrip_spark.session(connector.connector_jars())
     yield session
     session.stop()
@@ -135,7 +136,7 @@ def test_headers_partitions_and_topics_are_columns(spark: SparkSession, broker: 
 
 
 def test_topics_are_found_by_pattern_and_assignment(spark: SparkSession, broker: BrokerProcess, topic: str) -> None:
-    """With more tasks than partitions."""
+    """There are more tasks than partitions."""
     names = [topic, f"{topic}-other"]
     for name in names:
         Confluent(broker.bootstrap).create_topic(name, PARTITIONS)
@@ -156,7 +157,7 @@ def test_topics_are_found_by_pattern_and_assignment(spark: SparkSession, broker:
 def test_a_stream_over_a_pattern_takes_up_new_topics(
     spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path, deprecated: str
 ) -> None:
-    """Both ways in which Spark finds offsets: by a consumer that joins a group (deprecated), and by an admin client."""
+    """Spark finds offsets in two ways: by a consumer that joins a group (deprecated), and by an admin client."""
     Confluent(broker.bootstrap).create_topic(f"{topic}-a", PARTITIONS)
     _write(_rows(spark, 100, "a"), broker, f"{topic}-a")
 
@@ -197,7 +198,7 @@ def test_a_re_created_topic_holds_only_what_is_new(spark: SparkSession, broker: 
 
 
 def test_an_unknown_topic_is_named_in_the_error(spark: SparkSession, broker: BrokerProcess, topic: str) -> None:
-    """Reading and writing."""
+    """The test reads and writes."""
     with pytest.raises(Exception, match=r"UnknownTopicOrPartition|does not host this topic-partition"):
         _values(spark, broker, topic)
     with pytest.raises(Exception, match=f"Topic {topic} not present in metadata"):

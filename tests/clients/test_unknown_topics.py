@@ -33,7 +33,7 @@ def test_the_broker_lives_on_after_the_error(client: Client, topic: str) -> None
 
 
 def _told(member: Member) -> str | None:
-    """The error that one poll raises, if any; there is nothing yet that it could return."""
+    """Return the error that one poll raises, if any; there are no records yet."""
     try:
         assert member.poll(0.3) == []
     except BrokerError as problem:

@@ -1,4 +1,4 @@
-"""A metric reporter as a user would write one: notes every call in a file."""
+"""A metric reporter as a user would write it: it records every call in a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
 
 
 class Noting(ClusterResourceListener):
-    """Wants everything."""
+    """A reporter with all optional methods."""
 
     def __init__(self) -> None:
         self._path = Path(os.environ["PYBROKER_TEST_REPORTER"])
@@ -39,14 +39,15 @@ class Noting(ClusterResourceListener):
 
 
 class Plain:
-    """Not a listener, though it has a method of that name: must not be called (checklist 293)."""
+    """A reporter that is not a listener, although it has a method with that name, which must not be called (checklist
+    293)."""
 
     def on_update(self, cluster_resource: ClusterResource) -> None:
         raise AssertionError("called without implementing the interface")
 
 
 class Broken(ClusterResourceListener):
-    """Fails; the broker continues."""
+    """A reporter that fails; the broker continues."""
 
     def on_update(self, cluster_resource: ClusterResource) -> None:
         raise RuntimeError("broken reporter")

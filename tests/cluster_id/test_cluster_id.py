@@ -42,7 +42,7 @@ def cluster_id_of(broker: BrokerProcess) -> str:
 
 
 async def with_store(directory: Path, data: bytes | None = None) -> str:
-    """The id after `data` was put in /cluster/id by hand."""
+    """Start a broker after `data` was written to /cluster/id; return the cluster id."""
     store = await EmbeddedStore.open(directory)
     try:
         if data is not None:
@@ -83,7 +83,7 @@ def test_a_damaged_id_is_refused_and_not_replaced(tmp_path: Path, data: bytes) -
 
 
 class Late:
-    """A store whose readers all look before anybody has written: the worst race there is."""
+    """A store whose clients all read before any of them has written: the worst possible race."""
 
     def __init__(self, store: EmbeddedStore, readers: asyncio.Barrier) -> None:
         self._store = store
@@ -139,7 +139,7 @@ def test_where_a_broker_shows_it(start_broker: StartBroker, tmp_path: Path, monk
             if version >= 2:
                 assert ALPHABET.fullmatch(answer.cluster_id)
         cluster_id = answer.cluster_id
-        # Also when every topic of the request fails.
+        # The response has the id even if every topic of the request fails.
         failing = [MetadataRequest_MetadataRequestTopic(name="no such topic!")]
         assert client.call(MetadataRequest(topics=failing), 9).cluster_id == cluster_id
         assert client.call(DescribeClusterRequest(), 1).cluster_id == cluster_id
@@ -148,7 +148,7 @@ def test_where_a_broker_shows_it(start_broker: StartBroker, tmp_path: Path, monk
     console = broker.console.read_text()
     line = next(line for line in console.splitlines() if f"Cluster ID = {cluster_id}" in line)
     assert "INFO" in line
-    # Right after the store is open, before anything else is said or done.
+    # Check it right after the store is opened, before any other action.
     assert console.index(line) < console.index("became controller")
     assert "org.apache.kafka.common.metrics.JmxReporter is a Java class" in console
     assert "metric reporter failed class=Broken method=on_update" in console
@@ -167,7 +167,7 @@ def test_where_a_broker_shows_it(start_broker: StartBroker, tmp_path: Path, monk
 
 @pytest.mark.checklist(271, 276)
 def test_a_first_start_stores_the_id_before_anything_else(start_broker: StartBroker) -> None:
-    """Directly after the parents of all nodes, which one change of the store creates."""
+    """The id follows directly after the parents of all nodes, which one change of the store creates."""
     broker = start_broker()
     create(broker, "later", 1)
     broker.stop()

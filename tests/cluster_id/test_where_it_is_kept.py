@@ -1,4 +1,5 @@
-"""The metadata store alone says which cluster this is; what log directories say only guards against the wrong one."""
+"""Only the metadata store determines the cluster's id. The ids in log directories only prevent a start in the wrong
+cluster."""
 
 from __future__ import annotations
 

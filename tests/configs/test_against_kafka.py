@@ -37,7 +37,7 @@ OF_ZOOKEEPER = {
 """Settings for clusters on ZooKeeper: Kafka's names up to 3.9, which later versions have dropped, and pybroker's own.
 """
 
-# Kafka's, but not in that table: of its ZooKeeper mode, or known as dynamic settings only.
+# Kafka's settings that are not in that table: those of its ZooKeeper mode, or ones known only as dynamic settings.
 ELSEWHERE = {
     "follower.replication.throttled.rate",
     "leader.imbalance.per.broker.percentage",
@@ -99,7 +99,7 @@ OURS = {
 
 TOPIC_OWN = {"delete.protection.enable", "ingest.quota.topic.bytes.per.second"}
 
-# Setting → why its default is another one than Kafka's.
+# Setting → why its default differs from Kafka's.
 OTHER_DEFAULT = {
     "node.id": "Kafka has none; its sample file says 1",
     "broker.id": "unset rather than -1, which Kafka only understands with ZooKeeper",
@@ -132,7 +132,7 @@ OTHER_DEFAULT = {
     "sasl.server.max.receive.size": "a stranger gets less",
 }
 
-# Setting → why it is fixed at start here although Kafka changes it while running.
+# Setting → why it can be set only at start in pybroker, although Kafka changes it at runtime.
 OTHER_SCOPE = {
     "listeners": "sockets are opened once",
     "listener.security.protocol.map": "sockets are opened once",
@@ -143,7 +143,7 @@ OTHER_SCOPE = {
 
 
 class Row(NamedTuple):
-    """One setting of Kafka's."""
+    """One of Kafka's settings."""
 
     type: str
     default: str
@@ -153,7 +153,7 @@ class Row(NamedTuple):
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, dict[str, Row | str]]:
-    """Kafka's tables: "broker", "topic" and "synonym"."""
+    """Return Kafka's tables: "broker", "topic" and "synonym"."""
     source = Path(__file__).parent / "java" / "ConfigTables.java"
     command = java_command(compiled(source, jars(BROKER)), "ConfigTables")
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=200)

@@ -38,7 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def metrics(broker: BrokerProcess) -> dict[str, float]:
-    """The clients' metrics, by name and labels."""
+    """Return the clients' metrics, by name and labels."""
     with urllib.request.urlopen(f"http://{broker.settings['metrics.listener']}/metrics", timeout=60) as answer:
         text: str = answer.read().decode()
     lines = [line.rpartition(" ") for line in text.splitlines() if line.startswith("pybroker_client_")]
@@ -53,7 +53,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def alter(broker: BrokerProcess, name: str, **settings: str | None) -> tuple[int, str]:
-    """Error code and message; None removes a setting."""
+    """Change settings; return error code and message. None removes a setting."""
     request = m.IncrementalAlterConfigsRequest(
         resources=[
             m.IncrementalAlterConfigsRequest_AlterConfigsResource(
@@ -98,7 +98,7 @@ def field(number: int, data: bytes) -> bytes:
 
 
 def otlp(name: str, value: float, *, is_sum: bool = True) -> bytes:
-    """MetricsData with one point."""
+    """Return MetricsData with one point."""
     point = bytes([4 << 3 | 1]) + struct.pack("<d", value)
     metric = field(1, name.encode()) + field(7 if is_sum else 5, field(1, point) + b"\x10\x01")
     return field(1, field(2, field(2, metric)))
@@ -110,7 +110,7 @@ def create(broker: BrokerProcess, topic: str) -> None:
 
 
 class Instance:
-    """A client that requests its subscription of metrics."""
+    """A client that requests its subscription."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.wire = WireClient(broker.port)
@@ -206,7 +206,7 @@ def test_pushes_are_taken_and_refused_as_by_kafka(broker: BrokerProcess) -> None
 
 
 def zstd_of(byte: int, blocks: int) -> bytes:
-    """A frame that repeats a byte, 128 KiB a block of four bytes."""
+    """Return a frame that repeats a byte: each block of four bytes decompresses to 128 KiB."""
     headers = [(128 << 10) << 3 | 1 << 1 | (at == blocks - 1) for at in range(blocks)]
     return b"\x28\xb5\x2f\xfd\x00\x58" + b"".join(struct.pack("<I", one)[:3] + bytes([byte]) for one in headers)
 
@@ -226,7 +226,8 @@ def test_what_a_push_may_cost_goes_by_its_size() -> None:
 
 
 def test_hostile_pushes(broker: BrokerProcess) -> None:
-    """A bomb, a flood of fields or of names, and no protobuf at all: an error or a bounded number of series."""
+    """The pushes: a decompression bomb, a flood of fields or of names, and bytes that are not protobuf. The result is
+    an error or a limited number of series."""
     alter(broker, "all", metrics="*")
     bomb = gzip.compress(bytes(9_000_000))
     assert len(bomb) < 10_000

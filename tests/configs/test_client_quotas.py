@@ -1,6 +1,5 @@
-"""Quotas of users, client ids and addresses: kept and shown, by Kafka's tool and over a socket. Every case holds for
-Apache Kafka too (`--broker=kafka`, whose brokers show a change a moment later), but for those that say so.
-"""
+"""Quotas of users, client ids and addresses, stored and shown, by Kafka's tool and over a socket. Every case also holds
+for Apache Kafka (`--broker=kafka`, whose brokers show a change a moment later), except those marked otherwise."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def wire(broker: BrokerProcess) -> Iterator[WireClient]:
 def altered(
     wire: WireClient, *entries: tuple[Entity, dict[str, float | None]], validate_only: bool = False, version: int = 1
 ) -> list[int]:
-    """Error codes; None removes a quota."""
+    """Change quotas; return the error codes. None removes a quota."""
     request = m.AlterClientQuotasRequest(
         entries=[
             m.AlterClientQuotasRequest_EntryData(
@@ -57,7 +56,7 @@ def altered(
 def described(
     wire: WireClient, *components: tuple[str, int, str | None], strict: bool = False, version: int = 1
 ) -> list[tuple[Entity, dict[str, float]]] | int:
-    """Entities and their quotas, or the error code."""
+    """Return entities and their quotas, or the error code."""
     parts = [
         m.DescribeClientQuotasRequest_ComponentData(entity_type=kind, match_type=match, match=name)
         for kind, match, name in components
@@ -152,7 +151,7 @@ def test_what_is_no_quota_is_refused_and_the_rest_is_taken(wire: WireClient) -> 
 
 
 def test_what_apache_kafka_takes_is_refused(wire: WireClient) -> None:
-    """Values that are not numbers, and names that are too long for a path."""
+    """The values are not numbers, or the names are too long for a path."""
     for entity, value in (({"user": "u"}, math.nan), ({"user": "u"}, math.inf), ({"user": "u" * 256}, 1.0)):
         assert altered(wire, (entity, {"request_percentage": value})) == [ErrorCode.INVALID_REQUEST]
 

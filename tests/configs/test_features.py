@@ -31,7 +31,7 @@ def broker(start_broker: StartBroker) -> BrokerProcess:
 def updated(
     broker: BrokerProcess, *changes: tuple[str, int, int], version: int = 2, validate_only: bool = False
 ) -> int:
-    """Error code."""
+    """Change a feature; return the error code."""
     keys = [
         m.UpdateFeaturesRequest_FeatureUpdateKey(
             feature=name, max_version_level=level, upgrade_type=kind, allow_downgrade=version == 0 and kind != UPGRADE
@@ -48,7 +48,7 @@ def updated(
 
 
 def finalized(broker: BrokerProcess) -> tuple[dict[str, int], int]:
-    """Levels and epoch, as clients see them."""
+    """Return levels and epoch, as clients see them."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
     supported = {(one.name, one.min_version, one.max_version) for one in answer.supported_features}
@@ -57,7 +57,7 @@ def finalized(broker: BrokerProcess) -> tuple[dict[str, int], int]:
 
 
 def heartbeat(broker: BrokerProcess) -> int:
-    """Error code of a member that joins."""
+    """Return the error code for a member that joins."""
     request = m.ConsumerGroupHeartbeatRequest(
         group_id="g", member_id="m", rebalance_timeout_ms=10_000, subscribed_topic_names=["t"], topic_partitions=[]
     )

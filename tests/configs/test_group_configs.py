@@ -19,7 +19,7 @@ from tests.wire.client import WireClient
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 GROUP, SET, DELETE, APPEND = 32, 0, 1, 2
 OF_GROUP, OF_FILE, BY_DEFAULT = 8, 4, 5
-"""Values of ConfigSource."""
+"""Codes of ConfigSource."""
 BOUNDS = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
@@ -38,7 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def altered(broker: BrokerProcess, group: str, values: Mapping[str, str | None], op: int = SET) -> tuple[int, str]:
-    """Error code and message; None removes a setting."""
+    """Change settings; return error code and message. None removes a setting."""
     request = m.IncrementalAlterConfigsRequest(
         resources=[
             m.IncrementalAlterConfigsRequest_AlterConfigsResource(
@@ -59,7 +59,7 @@ def altered(broker: BrokerProcess, group: str, values: Mapping[str, str | None],
 
 
 def described(broker: BrokerProcess, group: str) -> dict[str, tuple[str, int, list[tuple[str, str, int]]]] | int:
-    """Setting → (value, source, synonyms), or the error code."""
+    """Return setting → (value, source, synonyms), or the error code."""
     resource = m.DescribeConfigsRequest_DescribeConfigsResource(
         resource_type=GROUP, resource_name=group, configuration_keys=None
     )
@@ -75,7 +75,7 @@ def described(broker: BrokerProcess, group: str) -> dict[str, tuple[str, int, li
 
 
 def interval_told(broker: BrokerProcess, member: ConsumerProtocolMember) -> int:
-    """In the response to an unchanged heartbeat."""
+    """Return the interval in the response to an unchanged heartbeat."""
     with WireClient(broker.port) as wire:
         request = m.ConsumerGroupHeartbeatRequest(
             group_id=member.group, member_id=member.member_id, member_epoch=member.epoch
@@ -86,7 +86,7 @@ def interval_told(broker: BrokerProcess, member: ConsumerProtocolMember) -> int:
 
 
 def joined(broker: BrokerProcess, group: str) -> ConsumerProtocolMember:
-    """A member with its partitions."""
+    """Return a member that has its partitions."""
     with WireClient(broker.port) as wire:
         wire.call(m.FindCoordinatorRequest(coordinator_keys=[group]), 4)
     member = ConsumerProtocolMember(lambda: broker.port, group, "member", (create_topic(broker.bootstrap, 1),))
@@ -148,7 +148,7 @@ def test_they_are_kept_shown_and_taken_back(broker: BrokerProcess) -> None:
 
 @pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
 def test_where_assignors_run_can_be_set_as_in_kafka(broker: BrokerProcess, kind: str) -> None:
-    """It has no effect here, but the broker accepts it."""
+    """The setting has no effect in pybroker, but the broker accepts it."""
     group, name = unique("offload"), f"{kind}.assignor.offload.enable"
     assert altered(broker, group, {name: "false"})[0] == 0
     assert altered(broker, group, {name: "perhaps"})[0] == ErrorCode.INVALID_CONFIG
@@ -207,7 +207,7 @@ def test_members_are_told_at_their_next_heartbeat(broker: BrokerProcess) -> None
 
 
 def test_a_session_is_as_long_as_its_group_says(broker: BrokerProcess) -> None:
-    """Much shorter than before, from the next heartbeat on; another group's members stay."""
+    """The session becomes much shorter from the next heartbeat on; members of another group stay."""
     group, other = unique("group"), unique("other")
     silent, stays = joined(broker, group), joined(broker, other)
     assert altered(broker, group, {SESSION: "1000", INTERVAL: "100"})[0] == 0
@@ -223,7 +223,7 @@ def test_a_session_is_as_long_as_its_group_says(broker: BrokerProcess) -> None:
 
 
 def test_bounds_that_became_narrower_hold(broker: BrokerProcess) -> None:
-    """As the broker's settings imply after its next start; the group's own setting stays."""
+    """The broker's settings become narrower at its next start; the group's own setting stays stored."""
     group = unique("group")
     assert altered(broker, group, {INTERVAL: "200"})[0] == 0
     broker.stop()

@@ -1,6 +1,5 @@
-"""Kafka's own tool, `kafka-configs`: what it prints and how it ends. Every case holds for Apache Kafka too
-(`--broker=kafka`).
-"""
+"""Kafka's own tool `kafka-configs`: its output and its exit. Every case also holds for Apache Kafka
+(`--broker=kafka`)."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def add(broker: BrokerProcess, whose: tuple[str, ...], settings: str) -> str:
 
 
 def refusal(broker: BrokerProcess, whose: tuple[str, ...], settings: str) -> str:
-    """Class and text of the error that the tool ended with."""
+    """Return class and text of the error with which the tool ended."""
     with pytest.raises(ToolError) as caught:
         add(broker, whose, settings)
     found = re.search(r"org\.apache\.kafka\.common\.errors\.(.*)", str(caught.value))
@@ -47,7 +46,7 @@ def refusal(broker: BrokerProcess, whose: tuple[str, ...], settings: str) -> str
 
 
 def shown(broker: BrokerProcess, whose: tuple[str, ...], *more: str) -> dict[str, str]:
-    """Setting → value, as `--describe` shows them."""
+    """Return setting → value, as `--describe` shows them."""
     lines = configs(broker, *whose, "--describe", *more).splitlines()
     pairs = (re.match(r"  (\S+)=(.*) sensitive=(?:true|false) synonyms=", line) for line in lines)
     return {pair[1]: pair[2] for pair in pairs if pair}

@@ -23,7 +23,7 @@ def broker(start_broker: StartBroker) -> BrokerProcess:
 
 
 def listed(broker: BrokerProcess, *kinds: int, version: int = 1) -> list[tuple[int, str]] | int:
-    """Types and names, or the error code."""
+    """Return types and names, or the error code."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ListConfigResourcesRequest(resource_types=list(kinds)), version)
     return answer.error_code or [(one.resource_type, one.resource_name) for one in answer.config_resources]
@@ -53,7 +53,7 @@ def test_kafkas_tools_list_them(broker: BrokerProcess) -> None:
 
 
 def test_groups_with_settings_are_listed(broker: BrokerProcess) -> None:
-    """Until the last setting is removed; also through Kafka's tool, which requests the settings of each resource."""
+    """They are listed until the last setting is removed; Kafka's tool also requests the settings of each resource."""
     group, name = ConfigResource(ConfigResourceType.GROUP, "listed"), "consumer.session.timeout.ms"
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.incremental_alter_configs({group: [AlterConfigOp(name, "50000")]}).all()

@@ -1,4 +1,4 @@
-"""New certificates by a request (KIP-226): settings of TLS of one listener, changed while the broker runs."""
+"""New certificates by a request (KIP-226): TLS settings of one listener are changed while the broker runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ UNREADABLE = "not a readable regular file, or too long"
 
 
 def shows(broker: Broker, authority: Authority) -> bool:
-    """Whether a new connection sees a certificate of that authority."""
+    """Return whether a new connection sees a certificate of that authority."""
     try:
         through_tls(port_of(broker, "SSL"), ssl.create_default_context(cafile=str(authority.certificate))).close()
         return True
@@ -69,8 +69,8 @@ def altered(broker: Broker, values: dict[str, str | None], name: str = "1") -> t
 
 
 def test_a_listener_gets_another_keystore(broker: Broker, first: Authority, tmp_path: Path) -> None:
-    """Through Kafka's tool. Open connections continue; a restart keeps the new certificate; after its removal the
-    file's counts again."""
+    """The change goes through Kafka's tool. Open connections continue, and a restart keeps the new certificate. When
+    the setting is removed, the file's value applies again."""
     other = Authority(tmp_path / "other", "other")
     store = pkcs12(tmp_path / "other.p12", other.identity("broker"))
     open_one = through_tls(port_of(broker, "SSL"), ssl.create_default_context(cafile=str(first.certificate)))
@@ -92,7 +92,8 @@ def test_a_listener_gets_another_keystore(broker: Broker, first: Authority, tmp_
 
 
 def test_what_cannot_be_used_is_refused(broker: Broker, first: Authority, tmp_path: Path) -> None:
-    """Checked before it is stored, with an error that names the setting and the file; the shown value stays."""
+    """The broker checks the value before it stores it. The error names the setting and the file; the shown value
+    stays."""
     store = pkcs12(tmp_path / "store.p12", first.identity("again"))
     good = {f"{PREFIX}type": "PKCS12", f"{PREFIX}location": str(store), f"{PREFIX}password": PASSWORD}
     for wrong, told in (

@@ -1,4 +1,4 @@
-"""Dynamic settings as a client sees them; every case holds for Apache Kafka too (`--broker=kafka`)."""
+"""Dynamic settings as a client sees them. Every case also holds for Apache Kafka (`--broker=kafka`)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def alter(
     *ops: tuple[str, AlterConfigOpType, str | None],
     validate_only: bool = False,
 ) -> int:
-    """The error code, 0 for success."""
+    """Change settings; return the error code, 0 for success."""
     entries = [ConfigEntry(key, value, incremental_operation=op) for key, op, value in ops]
     resource = ConfigResource(kind, name, incremental_configs=entries)
     (future,) = admin.incremental_alter_configs([resource], validate_only=validate_only).values()
@@ -155,13 +155,14 @@ def test_cluster_default_and_broker(broker: BrokerProcess, admin: AdminClient, t
 
 
 def set_cluster_default(broker: BrokerProcess, *arguments: str) -> None:
-    """By Kafka's tool, because librdkafka cannot name the cluster default."""
+    """Set a cluster default by Kafka's tool, because librdkafka cannot name it."""
     where = ["--bootstrap-server", broker.bootstrap, "--entity-type", "brokers", "--entity-default"]
     run_tool("kafka-configs", [*where, "--alter", *arguments])
 
 
 def wait_for(admin: AdminClient, kind: ResourceType, name: str, key: str, value: str) -> ConfigEntry:
-    """Kafka applies settings of brokers a moment after the answer; this broker before it."""
+    """Wait until a setting has its effect: Kafka applies settings of brokers a moment after the response, pybroker
+    before it."""
     until(lambda: describe(admin, kind, name)[key].value == value, f"{key}={value}")
     return describe(admin, kind, name)[key]
 

@@ -23,7 +23,7 @@ def configs(broker: BrokerProcess, *arguments: str) -> str:
 
 
 def is_told(broker: BrokerProcess, retention_bytes: int) -> bool:
-    """Whether the log has a line (at INFO) for a change of settings. It is written before the change is answered."""
+    """Return whether the log has a line (at INFO) for a change of settings. The line is written before the response."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     assert alter(admin, BROKER, "1", ("log.retention.bytes", SET, str(retention_bytes))) == 0
     return f"log.retention.bytes={retention_bytes}" in broker.console.read_text()

@@ -1,4 +1,4 @@
-"""A settings file of a cluster on one node: the start logs it, and all client requests work."""
+"""A settings file for a cluster of one node: the start logs the changed settings, and all client requests work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT_S = 120.0
 
 
 def produced(broker: BrokerProcess, topic: str, **settings: Any) -> list[str | None]:
-    """The names of the errors of three records, None for those that are acknowledged."""
+    """Return the error names of three records, None for acknowledged ones."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", **settings})
     errors: list[str | None] = []
     for value in (b"1", b"2", b"3"):

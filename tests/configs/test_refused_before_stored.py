@@ -20,7 +20,7 @@ INVALID_CONFIG, INVALID_REQUEST = 40, 42
 
 
 def admitted(broker: BrokerProcess, count: int) -> int:
-    """The number of these connections that stay open; the others are closed at once."""
+    """Return how many of these connections stay open; the others are closed at once."""
     opened = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(count)]
     try:
         for each in opened:
