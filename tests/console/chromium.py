@@ -1,4 +1,4 @@
-"""A real Chromium without a screen, driven by selenium, with Debian's own driver."""
+"""A real headless Chromium, driven by selenium with Debian's own driver."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ FLAGS = (
     "--window-size=1360,900",
 )
 WAIT_S = 60.0
-"""For immediate conditions; only a failure waits so long."""
+"""Time limit for immediate conditions; only a failure reaches it."""
 
 
 def program(*names: str) -> str:
-    """The first of these programs that is installed."""
+    """Return the first of these programs that is installed."""
     found = next(filter(None, map(shutil.which, names)), None)
     assert found is not None, f"missing: {names[0]} (Debian/Ubuntu: apt install chromium chromium-driver)"
     return found
 
 
 class Chromium:
-    """A browser with a profile of its own. A context manager."""
+    """A browser with its own profile. Use it as a context manager."""
 
     def __init__(self, *flags: str) -> None:
         self._profile = tempfile.mkdtemp(prefix="chromium-")
@@ -67,25 +67,25 @@ class Chromium:
         shutil.rmtree(self._profile, ignore_errors=True)
 
     def open(self, address: str) -> None:
-        """A page, loaded."""
+        """Open a page and wait until it is loaded."""
         self.driver.get(address)
 
     @property
     def text(self) -> str:
-        """The visible text of the page."""
+        """Return the visible text of the page."""
         return self.one("body").text
 
     @property
     def path(self) -> str:
-        """The path of the browser's address."""
+        """Return the path of the browser's address."""
         return "/" + self.driver.current_url.split("/", 3)[3]
 
     def one(self, selector: str) -> WebElement:
-        """The first element that a CSS selector means."""
+        """Return the first element for a CSS selector."""
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def all(self, selector: str) -> list[WebElement]:
-        """All of them."""
+        """Return all elements for a CSS selector."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def type(self, selector: str, text: str) -> None:
@@ -95,24 +95,24 @@ class Chromium:
         field.send_keys(text)
 
     def click(self, selector: str) -> None:
-        """A button or a link."""
+        """Click a button or a link."""
         self.one(selector).click()
 
     def press(self, *keys: str) -> None:
-        """Keys, wherever the focus is."""
+        """Press keys in the element with the focus."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
     def focused(self) -> str:
-        """The text or label of the element with the focus."""
+        """Return the text or label of the element with the focus."""
         script = "const e = document.activeElement; return e.innerText || e.name || e.id || e.tagName"
         return str(self.script(script)).strip()
 
     def script(self, text: str, *arguments: Any) -> Any:
-        """The result of a script in the page."""
+        """Return the result of a script in the page."""
         return self.driver.execute_script(text, *arguments)
 
     def until(self, condition: Callable[[], Any], what: str = "the page") -> Any:
-        """Waits until a condition holds."""
+        """Wait until a condition holds."""
         give_up = time.monotonic() + WAIT_S
         while True:
             try:
@@ -126,13 +126,13 @@ class Chromium:
             time.sleep(0.05)
 
     def complaints(self) -> list[str]:
-        """Messages of the browser's console: script errors, requests that the policy blocked."""
+        """Return messages of the browser's console: script errors, and requests that the policy blocked."""
         entries = (each for each in self.driver.get_log("browser") if each["level"] in ("SEVERE", "WARNING"))
-        # A page with an error has an error status, too.
+        # Ignore error statuses of pages: a page with an error has one.
         return [each["message"] for each in entries if "the server responded with a status of" not in each["message"]]
 
     def first_paint_ms(self) -> float:
-        """From the request to the first thing on the screen."""
+        """Return the milliseconds from the request to the first thing on the screen."""
         entries = self.until(
             lambda: self.script("return performance.getEntriesByName('first-contentful-paint').map(e => e.startTime)"),
             "the first paint",
@@ -140,7 +140,7 @@ class Chromium:
         return float(entries[0])
 
     def violations(self) -> list[str]:
-        """Violations of WCAG 2.1 AA and of axe-core's best practice."""
+        """Return violations of WCAG 2.1 AA and of axe-core's best practice."""
         axe = Axe(self.driver)
         axe.inject()
         # This version of axe-core knows neither autocomplete="off" of a search field nor a div around dt and dd; HTML
@@ -151,7 +151,7 @@ class Chromium:
 
     @contextlib.contextmanager
     def width(self, pixels: int) -> Iterator[None]:
-        """A window as narrow as a phone; a window of the desktop cannot be."""
+        """Make the window as narrow as a phone's; a desktop window cannot be that narrow."""
         size = {"width": pixels, "height": 740, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         try:
@@ -160,7 +160,7 @@ class Chromium:
             self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
     def screenshot(self, path: Path, width: int, height: int) -> None:
-        """A PNG of the upper left part of the page."""
+        """Return a PNG of the upper left part of the page."""
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         shot = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png", "clip": clip})
         path.write_bytes(base64.b64decode(shot["data"]))

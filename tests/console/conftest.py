@@ -50,7 +50,7 @@ def address(filled: Broker) -> Iterator[str]:
 
 @pytest.fixture
 def person(address: str) -> Browserless:
-    """Somebody new, without a browser."""
+    """A new person without a browser."""
     return Browserless(address)
 
 

@@ -1,4 +1,4 @@
-"""A console in a child process, with plain HTTP requests."""
+"""A console in a child process, and a client for plain HTTP requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COOKIE = "pybroker_console"
 
 @dataclass
 class Answer:
-    """status, header names in lower case, text."""
+    """A response: status, headers (names in lower case), text."""
 
     status: int
     headers: Mapping[str, str]
@@ -33,7 +33,7 @@ class Answer:
 
 
 class Browserless:
-    """A person with a cookie jar and no browser."""
+    """A person with a cookie jar but without a browser."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -42,7 +42,7 @@ class Browserless:
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """One request; follows nothing."""
+        """Send one request; follow no redirects."""
         parts = urlsplit(self.address)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
         with contextlib.closing(connection):
@@ -59,30 +59,30 @@ class Browserless:
         return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, text, set_cookies)
 
     def get(self, path: str) -> Answer:
-        """A page."""
+        """Get a page."""
         return self.ask("GET", path)
 
     def csrf(self, path: str = "/topics/new") -> str:
-        """The hidden fields of a form."""
+        """Return the hidden fields of a form."""
         found = re.search(r'name="csrf" value="([0-9a-f]+)"', self.get(path).text)
         assert found, "no form there"
         return found[1]
 
     def post(self, path: str, fields: Mapping[str, str], *, form: str = "/topics/new") -> Answer:
-        """Send a form with its token; `form`: a page that has one."""
+        """Send a form with its token; `form`: a page that contains one."""
         data = urlencode({"csrf": self.csrf(form), **fields}).encode()
         return self.ask("POST", path, data, {"Content-Type": "application/x-www-form-urlencoded"})
 
 
 def text_of(page: str) -> str:
-    """The visible text."""
+    """Return the visible text."""
     without_marks = re.sub(r"</?mark>", "", page)
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", without_marks)))
 
 
 @contextlib.contextmanager
 def console(bootstrap: str, *options: str, env: Mapping[str, str] | None = None) -> Iterator[str]:
-    """`pybroker console` on a free port; its address, without the last slash."""
+    """Run `pybroker console` on a free port; yield its address, without the last slash."""
     command = [sys.executable, "-m", "pybroker", "console", "--bootstrap-server", bootstrap, "--listen", "127.0.0.1:0"]
     child = subprocess.Popen(
         [*command, *options],
@@ -121,6 +121,6 @@ def _address(child: subprocess.Popen[bytes]) -> str:
 
 
 def properties(path: Path, settings: Mapping[str, str]) -> Path:
-    """A file for --command-config."""
+    """Write a file for --command-config."""
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     return path

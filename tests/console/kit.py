@@ -12,9 +12,8 @@ from tests.console.chromium import Chromium
 def remove_after_its_id_was_typed(
     browser: Chromium, address: str, data_dir: Path, topic_id: Uuid, *, done: str
 ) -> None:
-    """Removes the data of a deleted or unknown topic on the page of deletions: at first with a wrong id, which must
-    change nothing. done: what the page says afterwards.
-    """
+    """Remove the data of a deleted or unknown topic on the page of deletions. First type a wrong id, which must change
+    nothing. done: the text of the page afterwards."""
 
     def is_on_disk() -> bool:
         return any((data_dir / "deleting").glob(f"{topic_id.hex}_*"))
@@ -35,7 +34,7 @@ def remove_after_its_id_was_typed(
 
 
 def _opened(browser: Chromium, page: str, selector: str) -> Callable[[], bool]:
-    """Whether the page, loaded again each time, has such an element."""
+    """Return whether the page, loaded again each time, has such an element."""
 
     def look() -> bool:
         browser.open(page)

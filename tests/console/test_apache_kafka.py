@@ -1,4 +1,4 @@
-"""The console shows Apache Kafka as well; it names the features that Kafka lacks."""
+"""The console also shows Apache Kafka, and names the features that Kafka lacks."""
 
 from __future__ import annotations
 

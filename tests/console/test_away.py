@@ -1,4 +1,5 @@
-"""While no broker responds, every page says so within a second, and what to do; it recovers without action."""
+"""While no broker responds, every page says so within a second, with a remedy. It recovers without an action of the
+person."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ SAID = "The cluster does not respond"
 PATHS = sorted(
     path.replace("{name}", "words").replace("{kind}", "ndjson").replace("{id}", "1")
     for path in routes.SHOWN
-    # The first two need no cluster; the charts show the error in their place; a stream begins at once.
+    # The first two pages need no cluster; the charts show the error in their place; a stream begins at once.
     if path not in ("/topics/new", "/topic-ids/{id}", "/live", "/live/curves")
 )
 
@@ -42,7 +43,7 @@ def broker(start_broker: StartBroker) -> BrokerProcess:
 
 
 def within(seconds: float, ask: Callable[[], bool]) -> None:
-    """The best of a few: other tests use the machine too."""
+    """Take the best of a few attempts: other tests use the machine too."""
     spent = []
     for _ in range(5):
         begun = time.monotonic()
@@ -54,7 +55,7 @@ def within(seconds: float, ask: Callable[[], bool]) -> None:
 
 
 def look_everywhere(person: Browserless) -> None:
-    """All pages."""
+    """Open all pages."""
     for path in PATHS:
         query = "?id=readers" if path.startswith("/group") else "?partition=0&offset=0" if "record" in path else ""
 
@@ -100,7 +101,7 @@ def test_no_broker_from_the_begin(browser: Chromium) -> None:
 
 
 def test_pages_that_stay_open_say_it(browser: Chromium, broker: BrokerProcess) -> None:
-    """And it continues when the broker is back."""
+    """The page says that the broker is unreachable, and continues when the broker is back."""
     with console(broker.bootstrap) as address:
         browser.open(address + "/topics/words/tail")
         browser.until(lambda: "Live:" in browser.one("#tail-state").text)

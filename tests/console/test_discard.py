@@ -21,7 +21,7 @@ async def _write(bootstrap: str) -> None:
 
 def test_data_of_an_unknown_topic_is_discarded_after_its_id_was_typed(browser: Chromium) -> None:
     unknown = Uuid.random()
-    # A broker that is alone leaves such data where it is.
+    # A single broker leaves such data in place.
     with Cluster(1, {"delete.topic.delay.ms": "0"}) as cluster:
         broker = cluster.brokers[1]
         asyncio.run(_write(broker.bootstrap))

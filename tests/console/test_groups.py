@@ -1,4 +1,4 @@
-"""Groups in a real browser: the list, one of them, moving positions with a preview, deleting."""
+"""Groups in a real browser: the list, one group, an offset reset with a preview, a deletion."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def filled() -> Iterator[Broker]:
 
 
 def cells(browser: Chromium, row: int) -> list[str]:
-    """Texts of a row of the first table."""
+    """Return the texts of a row of the first table."""
     return [each.text for each in browser.one("table").find_elements("css selector", f"tbody tr:nth-child({row}) td")]
 
 
 def committed(broker: Broker, group: str) -> dict[TopicPartition, int]:
-    """The broker's stored offsets."""
+    """Return the broker's stored offsets."""
 
     async def ask() -> dict[TopicPartition, int]:
         async with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:

@@ -1,4 +1,4 @@
-"""Live and Overview: current activity, in units for people; an unknown value is a dash."""
+"""The pages Live and Overview: current activity, in units for people; a dash for an unknown value."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def filled() -> Iterator[Broker]:
 
 
 def tiles(page: str) -> dict[str, str]:
-    """Title → figure, of a page with curves."""
+    """Return title → figure of a page with charts."""
     return dict(re.findall(r"<figcaption><span>([^<]*)</span><strong>([^<]*)</strong>", page))
 
 
@@ -70,7 +70,7 @@ def test_tiles_have_figures_when_the_page_is_loaded_first(person: Browserless) -
 
 @contextlib.contextmanager
 def metrics_of_a_broker() -> Iterator[tuple[str, list[str]]]:
-    """The address of a metrics page whose values grow with each scrape; the list of scrapes."""
+    """Serve a metrics page whose values grow with each scrape; yield its address and the list of scrapes."""
     asked: list[str] = []
 
     class Metrics(BaseHTTPRequestHandler):
@@ -128,7 +128,7 @@ async def test_a_broker_that_goes_and_comes_is_no_leap() -> None:
         title = "requests: Produce"
         assert [(await broken.sample())[title] for _ in range(3)] == [0, 1_000, 2_000]
         assert len(broken.missing) == 1
-        asked.clear()  # a restart
+        asked.clear()  # the broker restarts
         assert (await broken.sample())[title] == 3_000
     with pytest.raises(ScrapeError):
         await broken.sample()

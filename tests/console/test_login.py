@@ -43,7 +43,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def address(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A console whose file has credentials too, which no user gets."""
+    """The address of a console whose settings file has credentials, too; no user gets them."""
     mine = {"sasl.username": ROOT, "sasl.password": password_of(ROOT)}
     file = properties(Path(tmp_path_factory.mktemp("console")) / "client.properties", {**LOGIN, **mine})
     with console(f"127.0.0.1:{port_of(broker, 'SASL')}", "--command-config", str(file)) as where:
@@ -51,7 +51,7 @@ def address(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def logged_in(address: str, user: str) -> Browserless:
-    """A logged-in user."""
+    """A user who has logged in."""
     person = Browserless(address)
     answer = person.post("/login", {"user": user, "password": password_of(user), "next": "/topics"}, form="/login")
     assert (answer.status, answer.headers["location"]) == (303, "/topics")
@@ -93,7 +93,7 @@ def test_permissions_are_the_brokers(address: str) -> None:
 
 
 def test_what_a_person_may_not_see_is_a_dash_and_no_zero(address: str) -> None:
-    """The group is seen in the list, its positions are not; a topic without its size."""
+    """The person sees the group in the list, but not its positions, and a topic without its size."""
     assert "readers Empty classic – –" in text_of(logged_in(address, "bob").get("/groups").text)
     root = text_of(logged_in(address, ROOT).get("/groups").text)
     assert re.search(r"readers Empty classic 1 \d+ ", root), root

@@ -64,14 +64,14 @@ async def _fill(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[Broker]:
-    """A broker with a few topics, on top of the other files' broker."""
+    """A broker with a few topics, in addition to those of the other files."""
     with Broker({"offsets.topic.num.partitions": 1}) as broker:
         asyncio.run(_fill(broker.bootstrap))
         yield broker
 
 
 def keys(browser: Chromium) -> list[str]:
-    """The texts in the column of keys."""
+    """Return the texts in the column of keys."""
     return [each.text for each in browser.all(".records td.key pre")]
 
 
@@ -107,7 +107,7 @@ def test_by_partition_offset_time_and_text(browser: Chromium, address: str) -> N
 
 
 def walk(person: Browserless, path: str, rel: str) -> list[list[tuple[int, int]]]:
-    """(Partition, offset) of the records of each page, from one on along its links."""
+    """Return (partition, offset) of the records of each page, starting from one page and following its links."""
     pages = []
     while True:
         page = person.get(path).text
@@ -122,7 +122,7 @@ def walk(person: Browserless, path: str, rel: str) -> list[list[tuple[int, int]]
 @pytest.mark.parametrize("topic", ["words", "shuffled"])
 @pytest.mark.parametrize("seek", ["newest", "oldest"])
 def test_older_and_newer_pages_have_each_record_once(person: Browserless, topic: str, seek: str) -> None:
-    """Across partitions, also where the times of records are not in the order of offsets."""
+    """This holds across partitions, and if the records' times are not in the order of offsets."""
     count = 100 if topic == "words" else 60
     begin = f"/topics/{topic}/messages?seek={seek}&limit=20"
     pages = walk(person, begin, "next")
@@ -188,7 +188,8 @@ def test_json_is_coloured(browser: Chromium, address: str) -> None:
 
 @pytest.mark.parametrize(("topic", "wanted"), [("words", '"n": 77'), ("live", '"n":77'), ("long", "needle in it")])
 def test_what_was_looked_for_is_marked(browser: Chromium, address: str, topic: str, wanted: str) -> None:
-    """Also far from the beginning of a value, and in JSON whose blanks differ from the shown ones."""
+    """Matches are marked also far from the beginning of a value, and in JSON whose blanks differ from the shown
+    ones."""
     browser.open(f"{address}/topics/{topic}/messages?contains={quote(wanted)}")
     assert len(browser.all("td.value")) == 1
     shown = browser.script("return [...document.querySelectorAll('td.value pre mark')].map(e => e.textContent)")
@@ -214,7 +215,7 @@ def test_a_record_is_written(browser: Chromium, address: str) -> None:
     browser.type("textarea[name=value]", "line one\nline two")
     browser.type("textarea[name=headers]", "from: a person")
     browser.click("form.card button.main")
-    # By its key the record would go to partition 1.
+    # By its key alone, the record would go to partition 1.
     browser.until(lambda: browser.path.startswith("/topics/live/record?partition=0&"))
     assert "The record was written." in browser.text
     assert [each.text for each in browser.all(".record > pre")] == ["by hand", "line one\nline two"]

@@ -1,4 +1,5 @@
-"""A deleted topic's room is had back in the console, after its id was typed; and its history shows that."""
+"""A person purges a deleted topic in the console after typing its id, which frees the space; the topic's history shows
+the purge."""
 
 from __future__ import annotations
 

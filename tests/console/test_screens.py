@@ -1,4 +1,5 @@
-"""Every screen in a real browser: accessible by axe-core, in both themes, by keyboard, without complaints."""
+"""Every screen in a real browser: accessible according to axe-core, in both themes, by keyboard, without script
+errors."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ async def _fill(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[Broker]:
-    """A broker with something on every screen."""
+    """A broker with data for every screen."""
     settings = {
         "offsets.topic.num.partitions": 1,
         "transaction.state.log.num.partitions": 1,
@@ -156,13 +157,13 @@ def test_numbers_are_right_and_text_is_left(browser: Chromium, address: str, pat
 
 @pytest.mark.parametrize("path", SCREENS)
 def test_no_destructive_button_has_the_focus(browser: Chromium, address: str, path: str) -> None:
-    """Nor does it get the keyboard focus first."""
+    """No such button gets the keyboard focus first, either."""
     browser.open(address + path)
     assert browser.script(FOCUS) == []
 
 
 def test_every_address_is_looked_at() -> None:
-    """A screen that is added is added here, or is a file or stream."""
+    """Add each new screen to this test, unless it is a file or a stream."""
     looked_at = {path.partition("?")[0].replace("/words", "/{name}").replace("/gone", "/{name}") for path in SCREENS}
     looked_at |= {"/brokers/{id}", "/topic-ids/{id}", "/live/curves"}
     looked_at |= {"/topics/{name}/export/{kind}", "/topics/{name}/tail/events"}
@@ -170,7 +171,7 @@ def test_every_address_is_looked_at() -> None:
 
 
 def test_by_keyboard(browser: Chromium, address: str) -> None:
-    """From the overview to a record without a mouse; where the focus is, is seen."""
+    """A person goes from the overview to a record without a mouse, and always sees which element has the focus."""
     browser.open(address + "/")
     browser.press(TAB)
     assert browser.focused() == "Skip to the content"
@@ -245,7 +246,7 @@ def test_undelete_under_another_name(browser: Chromium, address: str) -> None:
 
 
 def test_what_cannot_be_purged_is_said(person: Browserless) -> None:
-    """A deleted topic, or data that brokers found, after its id was typed."""
+    """The case is a deleted topic, or data that brokers found, after the person has typed its id."""
     nobodys = str(Uuid.random())
     for address in ("/deletions/purge", "/deletions/discard"):
         for typed, words in (("", "The text differs from the id"), (nobodys, "UNKNOWN_TOPIC_ID")):
@@ -314,7 +315,7 @@ def test_quotas_come_and_go(browser: Chromium, address: str) -> None:
 
 
 def test_where_a_setting_comes_from_is_in_sight(browser: Chromium, address: str) -> None:
-    """Also beside a value that is wider than the page."""
+    """The source is visible even beside a value that is wider than the page."""
     long = ",".join(f"PLAINTEXT://broker-{number}.example:9092" for number in range(40))
     browser.open(address + "/brokers/1")
     browser.script("document.querySelector('td.long').textContent = arguments[0]", long)

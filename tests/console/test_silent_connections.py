@@ -1,4 +1,4 @@
-"""Connections without a request: none of them keeps a person from the console."""
+"""Connections without a request do not keep other persons from the console."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ HALF_A_FORM = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\
 
 
 def test_silent_connections_give_way() -> None:
-    """More than there are places, of each kind: a page is served, and the connections end."""
+    """There are more silent connections of each kind than allowed: a page is served, and the silent connections are
+    closed."""
     with console("127.0.0.1:1") as address, contextlib.ExitStack() as open_ones:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port or 0

@@ -19,7 +19,7 @@ FIRST_PAINT_MS_MAX = 1_000
 
 
 def topic_id(broker: Broker, name: str) -> str:
-    """A topic's id as text."""
+    """Return a topic's id as text."""
 
     async def ask() -> str:
         async with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
@@ -53,7 +53,7 @@ def test_a_thousand_topics_by_pages(browser: Chromium, address: str) -> None:
 
 
 def test_the_first_page_is_painted_within_a_second(browser: Chromium, address: str) -> None:
-    """The best of a few: other tests use the machine too."""
+    """Take the best of a few attempts: other tests use the machine too."""
     best = FIRST_PAINT_MS_MAX * 100.0
     for _ in range(10):
         browser.open(address + "/topics")
@@ -64,7 +64,7 @@ def test_the_first_page_is_painted_within_a_second(browser: Chromium, address: s
 
 
 def test_topics_are_found_by_a_part_of_their_names(browser: Chromium, address: str) -> None:
-    """With totals; the filter is in the address."""
+    """The page shows totals, and the filter is in the address."""
     browser.open(address + "/topics")
     assert browser.one(".facts").text == f"{TOPICS:,} topics"
     browser.type(".filters input[type=search]", "RS-012")

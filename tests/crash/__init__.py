@@ -1,1 +1,1 @@
-"""kill -9 at every named step of a change of topics; then a normal start and a check of the state."""
+"""kill -9 at every named step of a change of topics, then a normal start and a check of the state."""

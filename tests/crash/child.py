@@ -1,10 +1,9 @@
 """A broker that kills itself at a named step.
 
-`python -m tests.crash.child DIRECTORY PORT [STEP [SETTING=VALUE …] [armed]]`; `armed`: native calls count from the
+`python -m tests.crash.child DIRECTORY PORT [STEP [SETTING=VALUE …] [armed]]`; with `armed`, native calls count from the
 start on.
 
-The steps lie between two things that the control plane does one after another; the product itself knows nothing of
-them.
+The steps are between two consecutive actions of the control plane; the product itself does not know them.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SUBJECTS = {call.split(".")[0] for call in CALLS if "." in call}
 
 
 class DyingNative:
-    """The native core, or one of its objects, with a death before or after one of its calls."""
+    """The native core, or one of its objects, which dies before or after one of its calls."""
 
     def __init__(self, native: Any, step: str, path: str = "", root: DyingNative | None = None) -> None:
         self._native = native
@@ -65,7 +64,7 @@ class DyingNative:
 
 
 def kind_of(operations: Sequence[Operation]) -> str:
-    """The kind of change that a multi makes."""
+    """Return the kind of change that a multi makes."""
     if any(one.path == znodes.old_deletion_path(TOPIC) for one in operations):
         return "delete" if any(isinstance(one, Create) for one in operations) else "staged"
     if any(one.path == znodes.topic_id_path(TOPIC) and isinstance(one, Delete) for one in operations):

@@ -18,7 +18,7 @@ def die() -> None:
 
 
 def die_in_store(step: str, kind_of: Callable[[Sequence[Operation]], str]) -> None:
-    """Die before or after the store has the multi whose kind `step` names."""
+    """Die before or after the store has executed the multi whose kind `step` names."""
     write = EmbeddedStore.multi
 
     async def multi(self: EmbeddedStore, operations: Sequence[Operation]) -> Any:

@@ -1,4 +1,4 @@
-"""At whatever step the broker dies, a topic exists completely or not at all, and a deletion is final."""
+"""Whenever the broker dies, a topic exists completely or not at all, and a deletion is final."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.wire.client import WireClient
 
 PARTITIONS = 3
 LIMIT_S = 120.0
-"""For conditions that need no action of the test; a slow machine takes longer."""
+"""Time limit for conditions that need no action of the test; a slow machine takes longer."""
 
 
 class Crashing:
@@ -80,13 +80,13 @@ class Crashing:
         return self.call(request, 12).topics[0]
 
     def directories(self) -> dict[str, set[str]]:
-        """Partition directories by topic id in hex."""
+        """Return partition directories by topic id in hex."""
         found: dict[str, set[str]] = {}
         for path in self.directory.glob(f"{TOPIC}-*"):
             try:
                 text = (path / "partition.metadata").read_text()
             except FileNotFoundError:
-                continue  # put aside meanwhile
+                continue  # the directory was moved to deleting/ meanwhile
             found.setdefault(Uuid.parse(text.split("topic_id: ")[1].strip()).hex, set()).add(path.name)
         return found
 
@@ -109,7 +109,7 @@ def crashing(tmp_path: Path) -> Iterator[Crashing]:
 
 
 def whole(crashing: Crashing, count: int = PARTITIONS) -> Uuid:
-    """The topic exists: every partition has a leader and a directory of its id."""
+    """Check that the topic exists: every partition has a leader and a directory with its id."""
     topic = crashing.topic()
     assert topic.error_code == 0
     assert [partition.error_code for partition in topic.partitions] == [0] * count
@@ -170,7 +170,8 @@ def test_delete(crashing: Crashing, step: str, gone: bool) -> None:
     first = crashing.create().topic_id
     crashing.stop()
     crashing.start(step)
-    # The remaining work after the data is hidden runs while the response is on its way: it may or may not arrive.
+    # When the data is no longer visible, the remaining work runs while the response is being sent: the response may or
+    # may not arrive.
     with contextlib.suppress(ConnectionError):
         assert crashing.delete().error_code == 0
     crashing.dies()
@@ -184,7 +185,7 @@ def test_delete(crashing: Crashing, step: str, gone: bool) -> None:
     assert second.topic_id != first
     assert whole(crashing) == second.topic_id
     assert crashing.deleting() == {f"{first.hex}_{index}" for index in range(PARTITIONS)}
-    # The controller goes on with the deletion, not only the replicas.
+    # The controller continues the deletion, not only the replicas.
     until(lambda: Lives(crashing.port).deletions(first)[0].state == "staged")
     crashing.stop()
     crashing.start()
@@ -198,7 +199,7 @@ def test_delete(crashing: Crashing, step: str, gone: bool) -> None:
 def test_removal_goes_on(crashing: Crashing, step: str) -> None:
     crashing.start(step)
     crashing.create()
-    # It may be removed before the response is on its way.
+    # The data may be removed before the response is sent.
     with contextlib.suppress(ConnectionError):
         assert crashing.delete().error_code == 0
     crashing.dies()
@@ -230,7 +231,7 @@ def test_grow(crashing: Crashing, step: str) -> None:
 
 
 def prepared(crashing: Crashing) -> tuple[Uuid, Lives]:
-    """A topic with records and a committed offset, deleted or about to be truncated."""
+    """Return a topic with records and a committed offset, which is deleted or about to be truncated."""
     crashing.start()
     lives = Lives(crashing.port)
     first = crashing.create().topic_id
@@ -242,7 +243,7 @@ def prepared(crashing: Crashing) -> tuple[Uuid, Lives]:
 
 
 def back(crashing: Crashing, lives: Lives, topic_id: Uuid, *, committed: int = 2) -> None:
-    """The topic exists as before, with its offsets, and none of its data waits for removal."""
+    """Check that the topic exists as before, with its offsets, and that none of its data waits for removal."""
     assert whole(crashing) == topic_id
     assert lives.read(topic_id) == ["a", "b", "c"]
     until(lambda: lives.committed("g", TOPIC) != "loading")

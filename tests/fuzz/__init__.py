@@ -1,2 +1,2 @@
-"""Code that texts and bytes from outside reach in Python: `targets`, run over seeds by tests, and by a fuzzer on
-demand."""
+"""Fuzz tests of Python code that gets texts and bytes from outside. Tests run the `targets` over seeds; a fuzzer runs
+them on demand."""

@@ -1,6 +1,7 @@
 """`python -m tests.fuzz TARGET [SECONDS]`: libFuzzer by atheris, from the committed inputs of the target.
 
-`pip install atheris` first; the tests do not need it. An input that breaks a target is left in the current folder.
+`pip install atheris` first; the tests do not need it. An input that makes a target fail is stored in the current
+folder.
 """
 
 from __future__ import annotations

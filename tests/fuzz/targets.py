@@ -1,4 +1,4 @@
-"""One function a target. A refusal is an error that the product declares; any other exception is a defect."""
+"""One function per target. A declared error of the product is a refusal; any other exception is a defect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def jaas(data: bytes) -> None:
-    """Texts of `sasl.jaas.config`."""
+    """Parse texts of `sasl.jaas.config`."""
     text = data.decode("utf-8", "replace")
     module_of(text)
     with contextlib.suppress(InvalidValue):
@@ -26,7 +26,7 @@ def jaas(data: bytes) -> None:
 
 
 def properties(data: bytes) -> None:
-    """Files of settings: a parsed file can be written and parsed again with the same result."""
+    """Parse settings files. A parsed file can be written and parsed again with the same result."""
     try:
         found = {each.key: each.value for each in read_properties(data.decode("utf-8", "replace"))}
     except PropertiesError:
@@ -36,25 +36,25 @@ def properties(data: bytes) -> None:
 
 
 def jwks(data: bytes) -> None:
-    """Keys of an identity provider."""
+    """Parse keys of an identity provider."""
     with contextlib.suppress(JwksError):
         KeySet.parse(data)
 
 
 def avro_schema(data: bytes) -> None:
-    """Schemas that a person pastes into the console."""
+    """Parse schemas that a person pastes into the console."""
     with contextlib.suppress(avro_decoding.AvroError):
         avro_decoding.parsed_schema(data.decode("utf-8", "replace"))
 
 
 def shown_value(data: bytes) -> None:
-    """Values of records on the console's pages, in each format; the schema is a fixed one."""
+    """Format values of records for the console's pages, in each format, with a fixed schema."""
     for how in value_decoding.FORMATS:
         value_decoding.decode_value(data, how, _SCHEMA)
 
 
 def telemetry(data: bytes) -> None:
-    """Metrics that clients push (OTLP)."""
+    """Parse metrics that clients push (OTLP)."""
     with contextlib.suppress(MalformedError):
         numbers(data)
 

@@ -15,7 +15,8 @@ TELLING = b"\x00\x01\x7f\x80\xff\"\\;={}[]:.\n"
 
 
 def mutated(seed: bytes, numbers: random.Random) -> bytes:
-    """The seed with one to four changes: a byte replaced, put in or taken out, an end cut, a part repeated."""
+    """Return the seed with one to four changes: a byte is replaced, inserted or removed, the end is cut off, or a part
+    is repeated."""
     data = bytearray(seed)
     for _ in range(numbers.randint(1, 4)):
         at = numbers.randrange(len(data) + 1)

@@ -27,7 +27,7 @@ class _Attacker:
 
 
 def frames(seed: int) -> Iterator[bytes]:
-    """For ever: nine spoiled requests to each honest one, and plain noise now and then."""
+    """Yield frames without end: nine corrupted requests for each correct one, and sometimes random bytes."""
     chance = random.Random(seed)
     source = requests(chance)
     while True:
@@ -40,9 +40,9 @@ def frames(seed: int) -> Iterator[bytes]:
 
 
 def attack(port: int, count: int, seed: int) -> int:
-    """Sends `count` frames; the number of connections that the broker closed.
+    """Send `count` frames; return the number of connections that the broker closed.
 
-    Fails if the broker refuses connections or takes nothing for a minute.
+    Fail if the broker refuses connections, or accepts no bytes for a minute.
     """
     source = frames(seed)
     selector = selectors.DefaultSelector()

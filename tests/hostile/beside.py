@@ -15,19 +15,21 @@ from confluent_kafka.cimpl import NewTopic
 from tests.support.brokers import BrokerProcess
 
 PATIENCE_S = 120.0
-"""A generous limit for conditions that must come true."""
+"""A generous time limit for conditions that must come true."""
 
 PAUSE_S = 0.002
-"""Between two records: busy enough to be under way at any moment, without taking a core."""
+"""Pause between two records: short enough that a record is in flight at any moment, long enough not to use a whole
+core."""
 
 STEP = 20
-"""Records that pass before and after the bad input, so that it meets clients at work."""
+"""Records that pass before and after the bad input, so that the clients are working when it arrives."""
 
 
 class WorkingClients:
-    """Produces numbered records (acks=all) and reads them in a group until the block is over.
+    """Produce numbered records (acks=all), and read them in a group until the block ends.
 
-    Leaving the block fails if a record was refused, lost, doubled or came in another order, or if work stopped.
+    The end of the block fails if a record was refused, lost, duplicated or out of order, or if the clients stopped
+    working.
     """
 
     def __init__(self, broker: BrokerProcess) -> None:
@@ -50,7 +52,7 @@ class WorkingClients:
         return self
 
     def go_on(self) -> None:
-        """Waits until some more records have been sent, acknowledged and read."""
+        """Wait until some more records have been sent, acknowledged and read."""
         acknowledged, received = len(self.acknowledged) + STEP, len(self.received) + STEP
         end = time.monotonic() + PATIENCE_S
         while len(self.acknowledged) < acknowledged or len(self.received) < received:

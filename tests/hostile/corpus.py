@@ -18,11 +18,11 @@ EXTREMES = (
 )  # fmt: skip
 
 Fields = dict[str, list[native.FieldSchema]]
-"""By class."""
+"""API → message class."""
 
 
 def _message(name: str, chance: random.Random) -> object:
-    """An instance of a message class with every field of every version filled."""
+    """Return a message with every field of every version filled."""
     schema = native.message_schema(name)
     assert schema is not None, name
     return _struct(name, {one.name: one.fields for one in schema.structs}, chance)
@@ -70,7 +70,7 @@ def _value(kind: str, nullable: bool, fields: Fields, chance: random.Random) -> 
 
 
 def _batch(chance: random.Random) -> bytes:
-    """Sometimes a correct batch, sometimes one with a wrong byte."""
+    """Return a correct batch, or sometimes one with a wrong byte."""
     count = chance.choice((1, 2, 10))
     batch = bytearray(native.build_batch([(b"key", chance.randbytes(20)) for _ in range(count)], 1_700_000_000_000))
     if chance.random() < 0.5:
@@ -79,7 +79,7 @@ def _batch(chance: random.Random) -> bytes:
 
 
 def requests(chance: random.Random) -> Iterator[bytes]:
-    """For ever: requests (header and body, no length) of all served APIs and versions in random order."""
+    """Yield requests (header and body, no length) without end: all served APIs and versions, in random order."""
     served = [row for row in native.api_table() if row.served]
     while True:
         row = chance.choice(served)

@@ -1,4 +1,4 @@
-"""Requests with as many elements as a frame or a limit lets them have, and clients that send them all the time."""
+"""Requests with as many elements as a frame or a limit allows, and clients that send them continuously."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def encoded(request: Any, version: int) -> bytes:
 
 
 def has_arrays(name: str) -> bool:
-    """Whether a request has elements of its own."""
+    """Return whether a request has elements of its own."""
     schema = native.message_schema(name)
     assert schema is not None
     fields = next(one.fields for one in schema.structs if one.name == name)
@@ -70,7 +70,8 @@ def has_arrays(name: str) -> bool:
 
 
 def exchange(connection: socket.socket, sent: bytes) -> int:
-    """Send a request and read the answer to its end; its length. Raises OSError if the broker closes instead."""
+    """Send a request, and read the whole response; return its length. Raises OSError if the broker closes the
+    connection instead."""
     connection.sendall(sent)
     left = 4
     head = b""
@@ -89,9 +90,9 @@ def exchange(connection: socket.socket, sent: bytes) -> int:
 
 @contextlib.contextmanager
 def strangers(broker: Broker, user: str, frames: Sequence[bytes], clients: int) -> Iterator[list[int]]:
-    """Clients of a user that send these requests one after the other until the block is over, and connect again when
-    the broker closes a connection: it does so above the number of elements of any message. Gives how many requests were
-    answered for each."""
+    """Run clients of a user that send these requests one after the other until the block ends. They reconnect when the
+    broker closes the connection, which it does if a message has too many elements. Yield the number of answered
+    requests for each of them."""
     over = threading.Event()
     answered = [0] * clients
     problems: list[BaseException] = []
@@ -120,7 +121,7 @@ def strangers(broker: Broker, user: str, frames: Sequence[bytes], clients: int) 
 
 
 def waits(broker: Broker, user: str, seconds: float) -> list[float]:
-    """Durations of repeated DescribeGroups of one group in seconds, the longest last."""
+    """Return the durations of repeated DescribeGroups of one group in seconds, the longest last."""
     measured = []
     with login(broker, user) as client:
         end = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Bad input gets one clear response, and clients beside it lose nothing."""
+"""Bad input gets one clear response, and working clients lose nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ API_VERSIONS = 18
 
 @pytest.fixture(scope="module")
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker of this file's own: its log is read as a whole, and bad input must not affect other tests."""
+    """A broker for this file: its log is read as a whole, and bad input must not affect other tests."""
     started = KINDS[request.config.getoption("--broker")](tmp_path_factory.mktemp("beside"))
     started.start()
     yield started
@@ -43,8 +43,8 @@ def clients(broker: BrokerProcess) -> Iterator[WorkingClients]:
 
 
 def closed_without_an_answer(broker: BrokerProcess, sent: bytes) -> None:
-    """The broker closes a connection on which the client sends `sent`; the client does not have to wait for a timeout.
-    """
+    """Check that the broker closes a connection on which the client has sent `sent`; the client does not have to wait
+    for a timeout."""
     assert said_before_the_end(broker, sent) == b""
 
 
@@ -60,7 +60,7 @@ def said_before_the_end(broker: BrokerProcess, sent: bytes) -> bytes:
 
 
 def produce(client: WireClient, topic: str, records: bytes) -> m.ProduceResponse_PartitionProduceResponse:
-    """Produce by name, acks=all; the answer for partition 0."""
+    """Produce by name with acks=all; return the response for partition 0."""
     answer = client.call(
         m.ProduceRequest(
             acks=-1,
@@ -78,9 +78,11 @@ def produce(client: WireClient, topic: str, records: bytes) -> m.ProduceResponse
 
 
 def test_wrong_crc(broker: BrokerProcess, clients: WorkingClients) -> None:
-    """A wrong bit anywhere in the CRC or what it covers is refused, in the partition that the others write to.
+    """A wrong bit anywhere in the CRC, or in the bytes that it covers, is refused, also in the partition to which the
+    working clients write.
 
-    With CORRUPT_MESSAGE, upon which a producer sends again, and not as an invalid record, which it would give up."""
+    The error is CORRUPT_MESSAGE, after which a producer sends the batch again; after INVALID_RECORD it would give up.
+    """
     batch = native.build_batch([(b"key", b"never to be seen")], 1_700_000_000_000)
     with WireClient(broker.port) as client:
         for at in range(17, len(batch)):
@@ -162,7 +164,7 @@ def test_invalid_topic_names(broker: BrokerProcess, clients: WorkingClients, nam
     ],
 )
 def test_invalid_values_of_settings(broker: BrokerProcess, clients: WorkingClients, setting: str, value: str) -> None:
-    """Neither a new topic nor one that is at work takes them."""
+    """Neither a new topic nor an existing one accepts them."""
     with WireClient(broker.port) as client:
         made = client.call(
             m.CreateTopicsRequest(
@@ -202,7 +204,7 @@ def test_invalid_values_of_settings(broker: BrokerProcess, clients: WorkingClien
 def test_tls_on_the_plaintext_port(broker: BrokerProcess, clients: WorkingClients) -> None:
     handshake_failure = bytes.fromhex("15 0303 0002 02 28")
     for _ in range(20):
-        # A reset may overtake the alert.
+        # A reset may arrive before the alert.
         said = said_before_the_end(broker, bytes.fromhex("16030100c8010000c40303") + bytes(200))
         assert said in (handshake_failure, b"")
     clients.go_on()
@@ -215,7 +217,7 @@ def test_hostile_lengths_of_frames(broker: BrokerProcess, clients: WorkingClient
 
 
 def test_hostile_lengths_of_fields(broker: BrokerProcess, clients: WorkingClients) -> None:
-    """Arrays and strings that claim more than the frame holds: as Kafka, the connection ends."""
+    """Arrays and strings claim more bytes than the frame has: the connection is closed, as in Kafka."""
     metadata, find_coordinator = 3, 10
     for key, version, body in [
         (metadata, 4, struct.pack(">i", 2**31 - 1)),
@@ -240,11 +242,12 @@ def test_frames_that_never_end(broker: BrokerProcess, clients: WorkingClients) -
 
 
 def test_garbage(broker: BrokerProcess, clients: WorkingClients) -> None:
-    """Noise, and thousands of spoiled requests, none of which names the others' topic."""
+    """The input is random bytes, and thousands of corrupted requests, none of which names the working clients'
+    topic."""
     chance = random.Random(3)
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", broker.port), timeout=ANSWER_S) as connection:
-            # The first bit set: no length that is waited for.
+            # The first bit is set: the broker must not wait for such a length.
             noise = bytes([chance.randrange(128, 256)]) + chance.randbytes(1_000)
             with contextlib.suppress(ConnectionError):
                 connection.sendall(noise)

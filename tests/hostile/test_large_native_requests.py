@@ -1,4 +1,4 @@
-"""Requests with hundreds of thousands of elements that the data plane answers: others on the thread do not wait."""
+"""Requests with hundreds of thousands of elements for the data plane: other clients of the same thread do not wait."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def epochs(count: int) -> m.OffsetForLeaderEpochRequest:
 
 
 def waits(broker: Broker, seconds: float) -> list[float]:
-    """Durations of repeated ListOffsets of one partition."""
+    """Return the durations of repeated ListOffsets of one partition."""
     took = []
     with login(broker, HONEST) as client:
         end = time.monotonic() + seconds
@@ -72,7 +72,7 @@ def test_others_do_not_wait(broker: Broker, key: int, request_of: Callable[[int]
 
 
 def test_many_elements_have_the_answers_that_few_have(broker: Broker) -> None:
-    """In the request's order, with the same errors; existing topics among them; invalid UTF-8 is replaced."""
+    """The responses are in the request's order, with the same errors. Some topics exist; invalid UTF-8 is replaced."""
     with login(broker, "root") as client:
         topic = m.CreateTopicsRequest_CreatableTopic(name="there", num_partitions=2, replication_factor=1)
         assert call(client, m.CreateTopicsRequest(topics=[topic], timeout_ms=60_000)).topics[0].error_code == 0
@@ -113,7 +113,7 @@ def test_many_names_may_be_created(broker: Broker) -> None:
 
 
 def test_a_quota_of_time_counts_large_requests(broker: Broker) -> None:
-    """By the time that another thread has worked on them."""
+    """It counts the time that another thread has spent on them."""
     entity = m.AlterClientQuotasRequest_EntityData(entity_type="user", entity_name=STRANGER)
     limit = m.AlterClientQuotasRequest_OpData(key="request_percentage", value=1.0)
     entry = m.AlterClientQuotasRequest_EntryData(entity=[entity], ops=[limit])

@@ -1,5 +1,5 @@
-"""A user without any right sends requests with hundreds of thousands of elements: others wait for moments, log in, and
-the log stays short."""
+"""A user without permissions sends requests with hundreds of thousands of elements. Other clients wait only for moments
+and can log in, and the log stays short."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.wire.client import WireClient
 STRANGER, HONEST = "stranger", "honest"
 
 WAIT_S = 3.0
-"""For 99 of 100 requests of others, on a machine with more tests than cores. On two idle cores it is 0.1 s, and 9 to
-12 s without turns."""
+"""Time limit for 99 of 100 requests of other clients, on a machine with more tests than cores. On two idle cores it is
+0.1 s; without turns it would be 9 to 12 s."""
 LOG_BYTES_A_MINUTE_MAX = 1 << 20
 MEMORY_MIB_MAX = 400
 
@@ -65,7 +65,8 @@ def frame_of(row: native.ApiInfo, elements: int) -> bytes:
 
 @pytest.mark.parametrize("elements", [90_000, 300_000], ids=["served", "refused"])
 def test_others_wait_for_moments(broker: Broker, probe: int, elements: int) -> None:
-    """Two clients at full speed. Others' requests, logins and probes are answered; the log grows by a few lines."""
+    """Two clients send at full speed. Requests, logins and probes of others are answered, and the log grows by a few
+    lines."""
     kinds = {row.name: row for row in SERVED}
     frames = [frame_of(kinds[cls.__name__.removesuffix("Request")], elements) for cls in ASKED]
     waits(broker, HONEST, 1.0)
@@ -86,7 +87,7 @@ def test_others_wait_for_moments(broker: Broker, probe: int, elements: int) -> N
 
 @pytest.mark.parametrize("row", SERVED, ids=lambda row: row.name)
 def test_no_request_holds_the_others(broker: Broker, row: native.ApiInfo) -> None:
-    """Each request that the control plane answers, with as many elements as its bounds let it have."""
+    """The test sends each request that the control plane answers, with as many elements as its limits allow."""
     bounds = BOUNDS.get(row.key, Bounds())
     frame = frame_of(row, bounds.outer_max // 4)
     with strangers_once(broker, frame):
@@ -122,7 +123,7 @@ def reassignment() -> m.AlterPartitionReassignmentsRequest:
 
 
 def begin_group(client: WireClient) -> None:
-    """Whether the topic exists and the group has an offset in it."""
+    """Return whether the topic exists and the group has an offset in it."""
     made = m.CreateTopicsRequest_CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
     call(client, m.CreateTopicsRequest(topics=[made], timeout_ms=60_000))
     call(client, m.FindCoordinatorRequest(coordinator_keys=["g"]))
@@ -137,7 +138,7 @@ def begin_group(client: WireClient) -> None:
 
 @pytest.mark.parametrize(("key", "request_of"), [(8, offset_commit), (47, offset_delete), (45, reassignment)])
 def test_what_a_user_may_do_takes_turns(broker: Broker, key: int, request_of: Callable[[], Any]) -> None:
-    """No client waits for more than a part of it, and each element has its result."""
+    """No client waits for more than one part of the request, and each element has its result."""
     version = min(VERSIONS[key], 9)
     with login(broker, "root") as client:
         begin_group(client)
@@ -163,7 +164,7 @@ def test_what_a_user_may_do_takes_turns(broker: Broker, key: int, request_of: Ca
 
 
 def test_an_assignment_has_no_more_members_than_a_group(broker: Broker) -> None:
-    """Only the whole assignment can be stored, so it has fewer elements at most."""
+    """The assignment can only be stored as a whole, so its limit of elements is lower."""
     with login(broker, "root") as client:
         begin_group(client)
         one = [m.SyncGroupRequest_SyncGroupRequestAssignment(member_id=f"m-{n}", assignment=b"") for n in range(10_001)]
@@ -194,7 +195,8 @@ def test_above_its_bounds_a_request_is_refused_with_a_reason(broker: Broker) -> 
 
 
 def test_many_elements_have_the_answers_that_few_have(broker: Broker) -> None:
-    """In pieces or not: each once, in the request's order, nested ones in their own arrays."""
+    """Whether the request is split or not, each element has one result, in the request's order, and nested results are
+    in their own arrays."""
     names = [f"none-{n % 2500}" for n in range(5_000)]
     with login(broker, "root") as client:
         groups = call(client, m.DescribeGroupsRequest(groups=names)).groups

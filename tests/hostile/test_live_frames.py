@@ -1,4 +1,5 @@
-"""Random and corrupted frames to a running broker: no crash, no growth of memory, and other clients continue."""
+"""Random and corrupted frames sent to a running broker: it does not crash, its memory does not grow, and other clients
+continue."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ from tests.support.delivered import offset_and_value
 from tests.support.memory import resident_mib
 
 GROWTH_MAX_MIB = 96
-"""Limits of buffers and sessions together; a leak of one frame in ten would be more than this."""
+"""Limit of buffers and sessions together; a leak of one frame in ten would exceed it."""
 
 
 def honest_round_trip(broker: BrokerProcess, value: bytes) -> None:
-    """Writes one record to a topic that only this function uses and reads it back."""
+    """Write one record to a topic that only this function uses, and read it back."""
     failures: list[object] = []
     offsets: list[int] = []
 
@@ -56,7 +57,7 @@ def _run(start_broker: StartBroker, rounds: int, frames: int, seed: int) -> None
     for future in admin.create_topics([NewTopic("honest", 1, 1), NewTopic(TOPIC, 2, 1)]).values():
         future.result(120)
     honest_round_trip(broker, b"before")
-    attack(broker.port, frames, seed)  # buffers and caches reach the size that they keep
+    attack(broker.port, frames, seed)  # buffers and caches grow to their final size
     settled = resident_mib(broker.pid)
     for number in range(1, rounds):
         attack(broker.port, frames, seed + number)
@@ -70,13 +71,13 @@ def _run(start_broker: StartBroker, rounds: int, frames: int, seed: int) -> None
 
 
 def test_thousands_of_hostile_frames(start_broker: StartBroker) -> None:
-    """A bounded number in the normal suite, the same each time; the slow one has another seed each time."""
+    """The normal suite sends a limited number, the same each time; the slow suite uses another seed each time."""
     _run(start_broker, rounds=3, frames=4_000, seed=1)
 
 
 @pytest.mark.slow
 def test_a_million_hostile_frames(start_broker: StartBroker) -> None:
-    """As many as a night allows, from another seed each time."""
+    """This sends as many as a night allows, from another seed each time."""
     _run(start_broker, rounds=20, frames=50_000, seed=random.randrange(2**31))
 
 

@@ -1,4 +1,4 @@
-"""Clients cannot fill the log: lines that they cause have a rate and a length, before and after a login."""
+"""Clients cannot fill the log: lines that they cause are limited in rate and length, before and after a login."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def header(key: int, version: int) -> bytes:
 
 
 def malformed_handshake(broker: Broker) -> None:
-    """The length of the mechanism's name exceeds the frame."""
+    """Send a mechanism name whose length exceeds the frame."""
     send(broker, header(17, 1) + struct.pack(">h", 1_000) + b"PLAIN")
 
 
 def no_login(broker: Broker) -> None:
-    """A request that needs a login."""
+    """Send a request that needs a login."""
     send(broker, header(3, 1) + struct.pack(">i", -1))
 
 
@@ -89,7 +89,7 @@ def test_the_log_grows_slowly(broker: Broker, attempt: Callable[[Broker], None])
     logged, began = broker.log_path.stat().st_size, time.monotonic()
     for _ in range(ATTEMPTS // (100 if attempt in (refused_requests, wrong_password, malformed_request) else 1)):
         attempt(broker)
-    # The lines of a second may come at once.
+    # The lines of a second may be written at once.
     seconds = time.monotonic() - began + 2
     grown = broker.log_path.read_bytes()[logged:]
     assert len(grown) < BYTES_A_SECOND_MAX * seconds, (len(grown), seconds)
@@ -104,7 +104,7 @@ NAME_BYTES = 5_000
 
 
 def join(number: int) -> m.JoinGroupRequest:
-    """In a group of its own, whose name is long."""
+    """Join a separate group with a long name."""
     return m.JoinGroupRequest(
         group_id=f"{number}".rjust(NAME_BYTES, "g"),
         session_timeout_ms=6_000,
@@ -116,7 +116,7 @@ def join(number: int) -> m.JoinGroupRequest:
 
 
 def test_members_of_groups_that_come_and_go_do_not_fill_the_log(broker: Broker) -> None:
-    """A thousand lines may come at once: an application that starts is in the log."""
+    """A thousand lines may be written at once, so that the log shows an application that starts."""
     with login(broker, ROOT) as client:
         call(client, m.FindCoordinatorRequest(coordinator_keys=["any"]))
         until(lambda: call(client, join(0), 3).error_code == 0)

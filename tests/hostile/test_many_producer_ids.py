@@ -1,4 +1,4 @@
-"""A client has a new producer id for each batch: the broker's state stays bounded, and other clients continue."""
+"""A client uses a new producer id for each batch: the broker's state stays limited, and other clients continue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONS = 4
 
 
 def figures(port: int) -> tuple[float, float]:
-    """Producer ids that are remembered, and those that were forgotten early."""
+    """Return the number of remembered producer ids, and of those that were forgotten early."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         found = {sample.name: sample.value for family in families(answer.read().decode()) for sample in family.samples}
     return found["kafka_server_replicamanager_produceridcount"], found["pybroker_producer_ids_dropped_total"]

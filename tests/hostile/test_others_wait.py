@@ -1,4 +1,4 @@
-"""How long other clients wait while one client causes much work, not only that they are answered."""
+"""Measures how long other clients wait while one client causes much work."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.topic_ids.kit import batch, create, produce
 from tests.wire.client import WireClient
 
 BAR_S = 0.3
-"""The 99th percentile for other clients' requests, beyond that on this machine without load."""
+"""Limit of the 99th percentile for other clients' requests, above the value on this machine without load."""
 ALONE = 200
-"""Requests of honest clients before the attack."""
+"""Requests of the other clients before the attack."""
 MIB = 1 << 20
 
 
 def compressed(*values: bytes) -> bytes:
-    """A zstd batch, whatever it decompresses to."""
+    """Return a zstd batch, whatever it decompresses to."""
     made = native.ClientBatch("zstd", 1 << 31)
     for value in values:
         assert made.append(int(time.time() * 1000), b"key", value)
@@ -54,7 +54,7 @@ class Honest:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Writes in a thread of its own while the block runs."""
+        """Write in a separate thread while the block runs."""
         self._thread.start()
         try:
             yield
@@ -69,7 +69,7 @@ def percentile_99(took: list[float]) -> float:
 
 
 def send(client: WireClient, topic: str, records: bytes, count: int) -> list[int]:
-    """One Produce that has the batch so many times; the error codes."""
+    """Send one Produce that has the batch this many times; return the error codes."""
     rows = [m.ProduceRequest_PartitionProduceData(index=0, records=records)] * count
     data = m.ProduceRequest_TopicProduceData(name=topic, partition_data=rows)
     answer = client.call(m.ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 9)
@@ -79,7 +79,7 @@ def send(client: WireClient, topic: str, records: bytes, count: int) -> list[int
 def judged(
     broker: BrokerProcess, topic: str, records: bytes, count: int, rounds: int, **configs: str
 ) -> list[list[int]]:
-    """The error codes that the attacker got; fails if the others waited."""
+    """Return the attacker's error codes; fail if the other clients waited."""
     with WireClient(broker.port) as client:
         create(client, topic, 1, 7, **configs)
         create(client, f"{topic}-honest")
@@ -96,8 +96,8 @@ def judged(
 
 
 def test_small_batches_that_decompress_to_much(start_broker: StartBroker) -> None:
-    """11 KB that stand for 110 MB, 600 times in one request: others on the thread that decompressed them all waited for
-    30 s. The request as a whole has a limit."""
+    """A batch of 11 KB decompresses to 110 MB, and one request contains it 600 times. In an earlier version, others
+    waited 30 s for the thread that decompressed them all. The request as a whole has a limit."""
     broker = start_broker({"num.network.threads": "1"})
     bomb = compressed(bytes(110 * MIB))
     assert len(bomb) < 16_000
@@ -108,7 +108,7 @@ def test_small_batches_that_decompress_to_much(start_broker: StartBroker) -> Non
 
 
 def test_batches_that_are_recompressed(start_broker: StartBroker) -> None:
-    """Recompression for a topic's `compression.type` has a limit of its own."""
+    """Recompression for a topic's `compression.type` has its own limit."""
     broker = start_broker({"num.network.threads": "1"})
     pattern = random.Random(1).randbytes(4_000)
     for count, expected in ((5_000, ErrorCode.NONE), (25_000, ErrorCode.MESSAGE_TOO_LARGE)):

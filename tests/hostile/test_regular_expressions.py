@@ -1,4 +1,4 @@
-"""Regular expressions of members take a bounded amount of memory."""
+"""Regular expressions of members take a limited amount of memory."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ print(peak() - before)
 
 
 def test_expressions_whose_states_explode_are_not_all_kept() -> None:
-    """Each takes 2 MB while it is kept. A process of its own, because its memory is measured."""
+    """Each expression takes 2 MB while it is cached. The test uses a separate process, because it measures memory."""
     done = subprocess.run([sys.executable, "-c", EXPRESSIONS], capture_output=True, text=True, check=True)
     assert int(done.stdout) < GROWTH_MIB_MAX

@@ -1,5 +1,5 @@
-"""Hostile bytes at a listener with TLS: inside TLS, in handshakes and in records. No crash, no growth of memory, and
-other clients continue."""
+"""Hostile bytes at a listener with TLS: inside TLS, in handshakes and in records. The broker does not crash, its memory
+does not grow, and other clients continue."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.support.memory import resident_mib
 
 CONNECTIONS = 400
 AT_ONCE = 16
-"""A handshake that fails is ended late (`connection.failed.authentication.delay.ms`)."""
+"""The broker closes a failed handshake after a delay (`connection.failed.authentication.delay.ms`)."""
 FRAMES = 20
 GIVE_UP_S = 120.0
 GROWTH_MAX_MIB = 64.0
-"""Memory of sessions and buffers; one leaked connection in ten would exceed it."""
+"""Limit for memory of sessions and buffers; one leaked connection in ten would exceed it."""
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +77,8 @@ def ended(plain: socket.socket) -> None:
 
 
 def attack(broker: Broker, one: Callable[[socket.socket, int], None]) -> None:
-    """Many connections, some at the same time; `one` gets the number of each. Memory stays where the first ones have
-    brought it."""
+    """Open many connections, some at the same time; `one` gets the number of each. Check that memory stays at the level
+    after the first ones."""
 
     def connection(number: int) -> None:
         plain = socket.create_connection(("127.0.0.1", port_of(broker, "SSL")), timeout=GIVE_UP_S)
@@ -107,7 +107,7 @@ def test_hostile_frames(broker: Broker, authority: Authority) -> None:
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
 @pytest.mark.parametrize("flight", [0, 1], ids=["hello", "what follows it"])
 def test_hostile_handshakes(broker: Broker, authority: Authority, version: ssl.TLSVersion, flight: int) -> None:
-    """The bytes of one flight of the client's are spoiled, those before it are right."""
+    """The bytes of one of the client's flights are corrupted; those before it are correct."""
     honest, context = context_of(authority), context_of(authority)
     context.minimum_version = context.maximum_version = version
 

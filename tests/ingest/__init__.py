@@ -1,1 +1,1 @@
-"""Staged ingest: exactly once by topic id, whichever process dies (docs/staged-ingest.md)."""
+"""Staged ingest: records are written exactly once by topic id, whichever process dies (docs/staged-ingest.md)."""

@@ -2,8 +2,8 @@
 
 `python -m tests.ingest.child DIRECTORY PORT [STEP]`
 
-The steps lie between two things that the control plane does one after another; the product itself knows nothing of
-them. What lies inside of native calls is killed in Rust's own tests (`native/storage/src/ingest/tests.rs`).
+The steps are between two consecutive actions of the control plane; the product itself does not know them. Rust's own
+tests (`native/storage/src/ingest/tests.rs`) kill the process within native calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.crash.dying import die, die_in_store, until_told
 
 
 class DyingIngests:
-    """Native ingests, with a death before or after one of the calls; "2nd attach" counts the calls."""
+    """Native ingests that die before or after one of the calls; "2nd attach" counts the calls."""
 
     def __init__(self, native: Any, step: str) -> None:
         self._native = native
@@ -36,7 +36,7 @@ class DyingIngests:
 
         def call(*arguments: Any) -> Any:
             if name == "attach" and "attach" in self._step:
-                # One after the other, so that the step means the same in each run.
+                # Run them one after the other, so that a step means the same in each run.
                 with self._lock:
                     return self._counted(found, arguments)
             if self._step == f"before {name}":
@@ -74,13 +74,13 @@ class DyingNative:
 
 
 def kind_of(operations: Sequence[Operation]) -> str:
-    """Which change of an ingest a multi makes."""
+    """Return the kind of change that a multi makes to an ingest."""
     for operation in operations:
         if operation.path.startswith(INGEST_OPEN + "/"):
             if isinstance(operation, Create | Set):
                 return "begin"
             continue
-        # The node above a topic's commits has no data.
+        # The parent node of a topic's commits has no data.
         if operation.path.startswith(INGEST_COMMITTED + "/") and isinstance(operation, Create | Set) and operation.data:
             record = decode_ingest(operation.path, operation.data)
             return "finish" if record.state == COMMITTED else "commit"
@@ -92,7 +92,7 @@ def kind_of(operations: Sequence[Operation]) -> str:
 async def run(directory: str, port: str, step: str) -> None:
     settings = [f"log.dirs={directory}", f"listeners=PLAINTEXT://127.0.0.1:{port}", "log.segment.bytes=1048576"]
     if step.startswith("link "):
-        # Else so little is copied.
+        # Without this setting, so few records would be copied instead of linked.
         settings.append("ingest.copy.bytes.max=0")
         step = step.removeprefix("link ")
     config, _ = load_config(None, settings)

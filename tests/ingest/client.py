@@ -42,25 +42,25 @@ ATTRIBUTES_AT = 21
 RECORDS_AT = 61
 GZIP = 1
 APPEND_TIME = 8
-"""The bit of the attributes."""
+"""Bits of a batch's attributes."""
 TOPIC, BROKER = 2, 4
 """Types of config resources."""
 
 
 def batch(values: Iterable[str], key: bytes | None = b"k") -> bytes:
-    """A batch as a client makes it: base offset 0, no producer id."""
+    """Return a batch as a client makes it: base offset 0, no producer id."""
     return native.build_batch([(key, value.encode()) for value in values], int(time.time() * 1000))
 
 
 def zipped(data: bytes) -> bytes:
-    """The batch with its records compressed by gzip."""
+    """Return the batch with its records compressed by gzip."""
     body = struct.pack(">h", GZIP) + data[ATTRIBUTES_AT + 2 : RECORDS_AT] + gzip.compress(data[RECORDS_AT:])
     length = struct.pack(">i", ATTRIBUTES_AT - 12 + len(body))
     return data[:8] + length + data[12:CRC_AT] + struct.pack(">I", native.crc32c(body)) + body
 
 
 class FetchRefusedError(AssertionError):
-    """A partition of a fetch was answered with an error."""
+    """The response to a fetch has an error for a partition."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"error code {code}")
@@ -78,7 +78,7 @@ class Attempt:
         self.crcs: dict[int, bytes] = {}
 
     def add(self, partition: int, data: bytes, rows: int) -> None:
-        """Takes one batch into account that was staged."""
+        """Record a batch that was staged."""
         self.rows[partition] = self.rows.get(partition, 0) + rows
         self.bytes[partition] = self.bytes.get(partition, 0) + len(data)
         self.crcs[partition] = self.crcs.get(partition, b"") + data[CRC_AT : CRC_AT + 4]
@@ -108,7 +108,7 @@ def append_request(
     *,
     batch_id: int = -1,
 ) -> IngestAppendRequest:
-    """(partition, sequence, records) as they are."""
+    """Return an append request with (partition, sequence, records) unchanged."""
     return IngestAppendRequest(
         topic_id=topic_id,
         ingest_id=ingest_id,
@@ -124,7 +124,7 @@ def append_request(
 
 
 def produce_request(topic_id: Uuid, data: bytes) -> ProduceRequest:
-    """One batch for partition 0 with acks=all; version 13."""
+    """Return a request with one batch for partition 0, acks=all, version 13."""
     part = ProduceRequest_PartitionProduceData(index=0, records=data)
     topic = ProduceRequest_TopicProduceData(topic_id=topic_id, partition_data=[part])
     return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
@@ -172,7 +172,7 @@ class IngestClient:
         return topic_id
 
     def alter(self, name: str, config: Mapping[str, str], kind: int = TOPIC) -> None:
-        """Sets configs of a topic, or the cluster's (BROKER and no name); they hold when it returns."""
+        """Set configs of a topic, or the cluster's (BROKER and no name); they are in effect on return."""
         wanted = IncrementalAlterConfigsRequest_AlterConfigsResource(
             resource_type=kind,
             resource_name=name,
@@ -215,7 +215,7 @@ class IngestClient:
         *,
         batch_id: int = -1,
     ) -> Any:
-        """(partition, sequence, records) as they are."""
+        """Append (partition, sequence, records) unchanged."""
         return self.call(append_request(topic_id, ingest_id, epoch, attempt, parts, batch_id=batch_id))
 
     def append(  # noqa: PLR0917 - as the request has them
@@ -229,7 +229,7 @@ class IngestClient:
         *,
         batch_id: int = -1,
     ) -> None:
-        """Stages one batch and takes it into account."""
+        """Stage one batch and record it."""
         data = batch(values)
         sequence = attempt.rows.get(partition, 0)
         answer = self.append_raw(topic_id, ingest_id, epoch, attempt, [(partition, sequence, data)], batch_id=batch_id)
@@ -285,12 +285,13 @@ class IngestClient:
         return answer.ingests
 
     def produce(self, topic_id: Uuid, values: Iterable[str]) -> None:
-        """One batch to partition 0, as other producers do."""
+        """Write one batch to partition 0, as other producers do."""
         answer = self.call(produce_request(topic_id, batch(values)), 13)
         assert answer.responses[0].partition_responses[0].error_code == 0, answer
 
     def read(self, topic_id: Uuid, partition: int) -> list[tuple[int, str]]:
-        """All records that a consumer sees: offset and value. Checks that offsets are dense and checksums fit."""
+        """Return offset and value of all records that a consumer sees. Check that offsets have no gaps and that
+        checksums are right."""
         records: list[tuple[int, str]] = []
         while True:
             part = self._fetch(topic_id, partition, len(records))
@@ -301,7 +302,7 @@ class IngestClient:
                 records.append(found)
 
     def headers(self, topic_id: Uuid, partition: int) -> list[tuple[int, int]]:
-        """Attributes and largest timestamp of each batch that a consumer sees, if one fetch brings them all."""
+        """Return attributes and largest timestamp of each batch that a consumer sees, if one fetch returns them all."""
         part = self._fetch(topic_id, partition, 0)
         found = []
         position = end = 0

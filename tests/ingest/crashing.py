@@ -23,7 +23,8 @@ class Crashing:
         self._client: IngestClient | None = None
 
     def start(self, step: str = "") -> None:
-        """ "link …": records are linked however few they are; else so few are copied."""
+        """Start the broker for a step. "link …": records are linked however few they are; otherwise so few are
+        copied."""
         command = [sys.executable, "-m", "tests.ingest.child", str(self.directory), str(self.port), step]
         self.child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.child.stdout is not None

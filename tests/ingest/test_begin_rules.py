@@ -113,7 +113,7 @@ def test_a_decided_commit_is_finished_by_the_rules_of_its_begin(
         client.commit(topic_id, "job", epoch, [attempt])
     crashing.dies()
     crashing.start()
-    # The broker continues without a request.
+    # The broker completes the commit without a request.
     until(lambda: len(crashing.client.headers(topic_id, 0)) == 1)
     [(attributes, _)] = crashing.client.headers(topic_id, 0)
     assert attributes == bit | GZIP

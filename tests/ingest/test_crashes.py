@@ -1,4 +1,5 @@
-"""kill -9 at every named step of begin, append, commit and attach: all or nothing, across all partitions, once."""
+"""kill -9 at every named step of begin, append, commit and attach: the records are in all partitions once, or in
+none."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def test_commit(crashing: Crashing, step: str, decided: bool) -> None:
     crashing.dies()
     crashing.start()
     if decided:
-        # The broker continues on its own; no client repeats the commit.
+        # The broker completes the commit on its own; no client repeats it.
         until(lambda: crashing.values(topic_id) == [EXPECTED] * PARTITIONS)
         until(lambda: crashing.client.begin(topic_id, "job").state == COMMITTED)
         assert crashing.client.abort(topic_id, "job").state in (COMMITTING, COMMITTED)
@@ -68,7 +69,7 @@ def test_commit(crashing: Crashing, step: str, decided: bool) -> None:
     assert (again.error_code, again.state, again.repeated) == (0, COMMITTED, decided)
     assert [(p.base_offset, p.end_offset) for p in again.partitions] == [(0, 6)] * PARTITIONS
     assert crashing.values(topic_id) == [EXPECTED] * PARTITIONS
-    # The files go after the commit is known as finished.
+    # The files are removed after the commit is recorded as finished.
     until(lambda: crashing.staged_directories(topic_id) == [])
     crashing.stop()
     crashing.start()
@@ -108,7 +109,7 @@ def test_appends_go_on_after_a_crash(crashing: Crashing) -> None:
         if number % 2:
             crashing.kill()
             crashing.start()
-    # A request whose response was lost in the crash: repeated, staged once.
+    # A request whose response was lost in the crash is repeated, and its records are staged once.
     data = batch(["last"])
     for _ in range(2):
         answer = crashing.client.append_raw(topic_id, "job", epoch, attempt, [(0, 6, data)])
@@ -141,7 +142,7 @@ def test_abort(crashing: Crashing, step: str) -> None:
 
 
 def test_others_append_meanwhile_and_survive(crashing: Crashing) -> None:
-    """A commit that is killed between two partitions, with records of others before and after it."""
+    """A commit is killed between two partitions; records of other producers are before and after it."""
     crashing.start("after attach 1")
     topic_id = crashing.client.create("t", PARTITIONS)
     for name, records in (("first", "one"), ("second", "two")):
@@ -170,7 +171,7 @@ def replace_commit(crashing: Crashing, data: bytes) -> bytes:
 
 
 def test_a_damaged_record_costs_nothing_that_is_staged(crashing: Crashing) -> None:
-    """Whether it was committed is not known any more: its files stay, and nothing is written under its id."""
+    """It is unknown whether the ingest was committed: its files stay, and no other ingest can use its id."""
     crashing.start("after commit is stored")
     topic_id = crashing.client.create("t", PARTITIONS)
     epoch = crashing.client.begin(topic_id, "job").epoch

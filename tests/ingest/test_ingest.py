@@ -41,7 +41,7 @@ def values(client: IngestClient, topic_id: Uuid, partitions: int = 3) -> list[li
 
 
 def staged(client: IngestClient, topic_id: Uuid, name: str, epoch: int, writers: int = 3) -> list[Attempt]:
-    """Writers of two batches for each of two partitions."""
+    """Return writers with two batches for each of two partitions."""
     attempts = [Attempt(writer, 7 * writer) for writer in range(writers)]
     for part in range(2):
         for attempt in attempts:
@@ -64,12 +64,12 @@ def test_a_commit_brings_everything_in_the_order_of_writers(client: IngestClient
     assert begun.ttl_ms == 3_600_000
     assert [part.partition for part in begun.partitions] == [0, 1, 2]
     attempts = staged(client, topic_id, "job", begun.epoch)
-    # An attempt that failed: staged, never listed.
+    # A failed attempt is staged, but is never listed.
     client.append(topic_id, "job", begun.epoch, Attempt(1, 99), 0, ["never"])
     assert values(client, topic_id) == [[], [], []]
     [listed] = client.listing(ingest_id="job")
     assert (listed.state, listed.rows, listed.writers, listed.topic_name) == (OPEN, 61, 4, "whole")
-    # Writers listed in any order: their numbers are their places.
+    # The writers may be listed in any order: their numbers determine the order of their records.
     done = client.commit(topic_id, "job", begun.epoch, reversed(attempts))
     assert (done.error_code, done.state, done.repeated) == (0, COMMITTED, False)
     assert [(p.partition, p.base_offset, p.end_offset) for p in done.partitions] == [(0, 0, 30), (2, 0, 30)]
@@ -387,7 +387,7 @@ def test_a_record_that_the_store_could_not_take_is_refused_before_anything_is_de
         assert (refused.error_code, refused.state) == (ErrorCode.INVALID_REQUEST, 0)
         assert "settings and 50 partitions it could take" in refused.error_message
         assert values(client, topic_id, 50) == [[]] * 50
-        # No decision was made: it is still open, and a smaller commit fits.
+        # Nothing was decided: the ingest is still open, and a smaller commit fits.
         answer = client.commit(topic_id, "job", begun.epoch, [small])
         assert (answer.error_code, answer.state) == (0, COMMITTED)
         assert values(client, topic_id, 50)[7] == ["y"]
@@ -425,7 +425,7 @@ def test_beside_producers_a_load_keeps_to_its_share_and_alone_it_does_not() -> N
             )
         )
         assert "ingest.quota.shared.bytes.per.second is used up while" in answers[-1].error_message
-        # Nobody produces any more, and what was taken on credit is paid.
+        # No client produces any more, and the debt of the quota is paid.
         until(lambda: stage().throttle_time_ms == 0)
         assert client.commit(bulk, "load", epoch, [attempt]).state == COMMITTED
         assert len(client.read(bulk, 0)) == attempt.rows[0]
@@ -451,11 +451,11 @@ def test_what_is_remembered_is_bounded_and_not_given_up_for_what_is_new() -> Non
         again = client.commit(topic_id, "job", epoch, [attempt])
         assert (again.state, again.repeated, again.partitions) == (COMMITTED, True, partitions)
         assert client.begin(topic_id, "job").state == COMMITTED
-        # A stream has its place already.
+        # The stream already has an entry.
         following = client.begin(topic_id, "query", batch_id=1)
         assert following.state == OPEN
         assert client.commit(topic_id, "query", following.epoch, [], batch_id=1).state == COMMITTED
-        # Only age makes room: both ids are forgotten, and so are their commits.
+        # Only old entries are removed: both ids are forgotten, together with their commits.
         client.alter("", {"ingest.id.retention.ms": "1"}, BROKER)
         until(lambda: client.begin(topic_id, "job", join=True).state == OPEN)
         until(lambda: client.begin(topic_id, "more", join=True).state == OPEN)

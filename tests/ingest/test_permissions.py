@@ -1,5 +1,5 @@
-"""Begin, append and commit need WRITE on the topic, abort WRITE or ALTER; a listing shows topics that the user may
-describe."""
+"""Begin, append and commit need WRITE on the topic, abort needs WRITE or ALTER. A listing shows topics that the user
+may describe."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def test_appends_that_overlap_are_staged_whole_and_answered_in_order() -> None:
         epoch = client.begin(topic_id, "load").epoch
         attempts = [Attempt(0), Attempt(1)]
         expected: dict[int, dict[int, list[str]]] = {number: {0: [], 1: []} for number in range(PARTITIONS)}
-        # Both connections at once: their frames change threads, and their buffers are reused.
+        # Both connections send at once: their frames change threads, and their buffers are reused.
         for number, size in enumerate(SIZES):
             partition = number % PARTITIONS
             for connection, attempt in zip((client, other), attempts, strict=True):

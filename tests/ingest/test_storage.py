@@ -1,5 +1,5 @@
-"""Ingests on disk: Kafka's tools read their segments, a full disk refuses them until there is space, small commits stay
-small."""
+"""Ingests on disk: Kafka's tools read their segments, a full disk refuses them until it has space, and small commits
+stay small."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def limit_bytes(pid: int, size: int) -> None:
 
 @pytest.fixture
 def linking() -> Iterator[pybroker.Broker]:
-    """Links however little it is."""
+    """Let the broker link segments, however small they are."""
     with pybroker.Broker({"log.segment.bytes": 1048576, "ingest.copy.bytes.max": 0}) as broker:
         yield broker
 
@@ -80,7 +80,7 @@ def test_small_commits_make_no_segments_of_their_own() -> None:
 
 
 def knows_direct_writes(folder: Path) -> bool:
-    """Whether the file system has O_DIRECT."""
+    """Return whether the file system supports O_DIRECT."""
     try:
         os.close(os.open(folder / "probe", os.O_CREAT | os.O_RDWR | os.O_DIRECT))
     except OSError:
@@ -117,7 +117,7 @@ def test_a_large_load_does_not_fill_the_page_cache(tmp_path: Path) -> None:
         in_front, behind = pages[: 1_900_000 // PAGE_BYTES], pages[3_000_000 // PAGE_BYTES :]
         assert sum(in_front) == len(in_front)
         if knows_direct_writes(folder):
-            # Positions of batches, whose offsets are not final yet.
+            # Positions of batches whose offsets are not final yet.
             assert sum(behind) <= 3 * len(texts), f"{sum(behind)} of {len(behind)} pages"
         assert client.commit(topic_id, "big", epoch, [attempt]).state == COMMITTED
         assert [value for _, value in client.read(topic_id, 0)] == texts
@@ -132,7 +132,7 @@ def test_an_append_that_was_cut_short_does_not_end_direct_writes(tmp_path: Path)
         epoch, attempt = client.begin(topic_id, "big").epoch, Attempt(0)
         texts = ["x" * 900_000]
         client.append(topic_id, "big", epoch, attempt, 0, texts)
-        # Inside of a block, which a direct write cannot reach.
+        # The position is inside a block, where a direct write is impossible.
         limit_bytes(broker.pid, 1_400_123)
         refused = client.append_raw(topic_id, "big", epoch, attempt, [(0, 1, batch(texts))])
         assert refused.partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -148,7 +148,7 @@ def test_an_append_that_was_cut_short_does_not_end_direct_writes(tmp_path: Path)
 
 
 def refuse_many() -> None:
-    """Run in its own process, whose limits the broker inherits."""
+    """Run in a separate process, whose limits the broker inherits."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_FILES, FEW_FILES))
     with pybroker.Broker({"message.max.bytes": 2_000_000}) as broker, IngestClient(broker.port) as client:
         topic_id = client.create("t", 1)

@@ -1,4 +1,4 @@
-"""`ingest.quota.topic.bytes.per.second`: a topic's ingests have a rate of their own, and others do not wait for it."""
+"""`ingest.quota.topic.bytes.per.second`: a topic's ingests have their own rate, and other topics do not wait for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_topic_has_a_rate_of_its_own() -> None:
             at_once = client.append_raw(free, "other", other, Attempt(0), [(0, sequence, batch(["y"]))])
             assert (at_once.error_code, at_once.throttle_time_ms) == (0, 0)
         assert client.commit(slow, "first", epochs["first"], [attempt]).state == COMMITTED
-        # It applies to later ingests.
+        # The setting applies to later ingests.
         client.alter("slow", {QUOTA: str(2**63 - 1)})
         third = client.begin(slow, "third").epoch
         answer = client.append_raw(slow, "third", third, Attempt(0), [(0, 0, data)])

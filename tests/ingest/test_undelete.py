@@ -1,4 +1,5 @@
-"""A deletion and its undoing neither forget a commit nor leave it half done; nor does a stream's later batch."""
+"""A deletion and an undelete of a topic neither lose a commit nor leave it half done, even with a later batch of the
+stream."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def test_a_commit_that_a_deletion_interrupts_is_finished_when_the_topic_is_back(
         epoch = client.begin(topic_id, "job").epoch
         for partition in range(2):
             client.append(topic_id, "job", epoch, attempt, partition, [f"once in {partition}"])
-        # Partition 0's file cannot grow; partition 1's can.
+        # The file of partition 0 cannot grow, that of partition 1 can.
         [full] = (broker.data_dir / "half-0").glob("*.log")
         limit_bytes(broker.pid, full.stat().st_size + 10)
         half = client.commit(topic_id, "job", epoch, [attempt])
@@ -77,7 +78,7 @@ def test_a_batch_that_a_later_one_overtakes_does_not_stay() -> None:
             attempt = Attempt(0)
             for partition in range(8):
                 client.append(topic_id, "query", earlier, attempt, partition, ["x"], batch_id=batch_id)
-            # The later one has nothing to bring to disk: it is decided while the earlier one is prepared.
+            # The later batch has nothing to write to disk: it is decided while the earlier one is being prepared.
             client.send(client.commit_request(topic_id, "query", earlier, [attempt], batch_id=batch_id))
             answer = other.commit(topic_id, "query", later, [], batch_id=batch_id + 1)
             assert client.receive().error_code == 0

@@ -1,7 +1,7 @@
 """`make kip-coverage`: which test or sentence settles each point of the five documents; writes docs/kip-coverage.md.
 
-Tests say it themselves, by `@pytest.mark.checklist(12, "X5", …)` on a function, a class or a module (`pytestmark`), in
-Rust by a line `// checklist: 12, X5` among the attributes of a test.
+Tests name the points that they prove: in Python by `@pytest.mark.checklist(12, "X5", …)` on a function, a class or a
+module (`pytestmark`), in Rust by a line `// checklist: 12, X5` among the attributes of a test.
 
 | file | holds |
 |---|---|
@@ -11,9 +11,9 @@ Rust by a line `// checklist: 12, X5` among the attributes of a test.
 
 Fails on a point or a reading (X, D, R, U) that nothing settles, on a number or name that is not defined, on a case of
 failure that no test names, or with several brokers none that starts them, on a point about the messages of ZooKeeper's
-mode that no test with brokers on ZooKeeper names, on a sentence of an unknown kind or one that
-promises tests where there are none, on a point whose only proof is prose that names another point, and with --check on
-a page that is not what it would write.
+mode that no test with brokers on ZooKeeper names, on a sentence of an unknown kind or one that promises tests where
+there are none, on a point whose only proof is prose that names another point, and with --check on a page that is not
+what it would write.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ KINDS = {
     "open": "not done",
 }
 WITH_TESTS = {"layout only", "in part"}
-"""Kinds of sentences that say what tests do not show: they stand beside tests, never alone."""
+"""Kinds of sentences that say what tests do not show. They need a test beside them."""
 
 MUST_BE_SETTLED = "XDRU"
 
 SEVERAL_BROKERS = "Cases of failure with several brokers"
-"""How the heading of those cases begins that only brokers as processes, with a ZooKeeper, can show."""
+"""Beginning of the heading of cases that only brokers as processes, with a ZooKeeper, can show."""
 REAL_BROKERS = ("tests/cluster/", "tests/chaos/")
-"""Where tests start them."""
+"""The folders whose tests start such brokers."""
 
 ZOOKEEPER = (
     "50-52 58 60-86 102-105 111 114 117-119 122-128 138 209-211 "
@@ -90,17 +90,17 @@ Name = int | str
 
 
 def zookeepers() -> set[Name]:
-    """The names in ZOOKEEPER."""
+    """Return the names in ZOOKEEPER."""
     return {name for names in ZOOKEEPER.split() for name in _range(names)}
 
 
 def points() -> dict[str, dict[Name, str]]:
-    """The points by heading."""
+    """Return the points by heading."""
     return {heading: {int(name): text for name, text in group.items()} for heading, group in _groups("points.txt")}
 
 
 def readings() -> dict[str, dict[Name, str]]:
-    """Readings, rules and cases by heading."""
+    """Return readings, rules and cases by heading."""
     return {heading: {**group} for heading, group in _groups("readings.txt")}
 
 
@@ -118,7 +118,8 @@ def _groups(file: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def sentences() -> dict[Name, Sentence]:
-    """What settles points and readings without a test: `12 kind: text`, `12-14 kind: text` or `X5 kind: text`."""
+    """Return the sentences that settle points and readings without a test: `12 kind: text`, `12-14 kind: text` or `X5
+    kind: text`."""
     found: dict[Name, Sentence] = {}
     for line in (HERE / "sentences.txt").read_text().splitlines():
         if line and not line.startswith("#"):
@@ -136,7 +137,7 @@ def _range(names: str) -> list[Name]:
 
 
 def marks() -> dict[Name, list[Proof]]:
-    """Every mark of every test, in Python and Rust."""
+    """Return every mark of every test, in Python and Rust."""
     found: dict[Name, list[Proof]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")) + sorted((ROOT / "benches").rglob("test_*.py")):
         for names, test in _python_marks(ast.parse(path.read_text())):
@@ -150,7 +151,7 @@ def marks() -> dict[Name, list[Proof]]:
 
 
 def _python_marks(tree: ast.AST, outer: tuple[Name, ...] = ()) -> Iterator[tuple[list[Name], str]]:
-    """Of a module or class: names and test."""
+    """Yield the names and the test for each mark in a module or class."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Assign) and any(
             isinstance(to, ast.Name) and to.id == "pytestmark" for to in node.targets
@@ -166,7 +167,7 @@ def _python_marks(tree: ast.AST, outer: tuple[Name, ...] = ()) -> Iterator[tuple
 
 
 def _names(mark: ast.expr) -> Iterator[Name]:
-    """The arguments of each `….checklist(…)` in an expression; `*range(a, b)` too."""
+    """Yield the arguments of each `….checklist(…)` in an expression, including `*range(a, b)`."""
     for call in ast.walk(mark):
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "checklist"):
             continue
@@ -190,7 +191,7 @@ NAME = re.compile(r"\b(?:FD|[A-IRUX])\d{1,2}\b")
 
 
 def problems_of(name: Name, proofs: list[Proof], sentence: Sentence | None, known: set[Name]) -> Iterator[str]:
-    """What is wrong with a point, a reading or a case."""
+    """Return the faults of a point, a reading or a case."""
     if not proofs and sentence is None:
         if isinstance(name, int) or name[0] in MUST_BE_SETTLED:
             yield f"{name} is settled by nothing"
@@ -210,7 +211,7 @@ def problems_of(name: Name, proofs: list[Proof], sentence: Sentence | None, know
 
 
 def page() -> tuple[str, list[str]]:
-    """The page, and what is wrong."""
+    """Return the page and its faults."""
     groups, said, proofs, zookeeper = points() | readings(), sentences(), marks(), zookeepers()
     known = {name for group in groups.values() for name in group}
     problems = [f"{name} is not defined, but has a sentence" for name in said if name not in known]

@@ -1,4 +1,4 @@
-"""Every point of the documents is settled, and the page that says by what is what the tests say."""
+"""Every point of the documents is settled, and the page agrees with the marks of the tests."""
 
 from __future__ import annotations
 

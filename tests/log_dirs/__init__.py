@@ -1,1 +1,1 @@
-"""Several log directories (JBOD): moves between them, one that is lost, and how partitions lie in them."""
+"""Several log directories (JBOD): moves between them, the loss of one, and the layout of partitions in them."""

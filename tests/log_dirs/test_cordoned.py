@@ -1,4 +1,4 @@
-"""`cordoned.log.dirs` (KIP-1066): no new partitions in these directories; what lies there is served."""
+"""`cordoned.log.dirs` (KIP-1066): these directories get no new partitions; existing ones are served."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG = 38, 39,
 
 
 def create(admin: AdminClient, name: str, partitions: int) -> int:
-    """The error code."""
+    """Create a topic; return the error code."""
     return code(lambda: admin.create_topics([NewTopic(name, partitions, 1)])[name].result(LIMIT_S))
 
 

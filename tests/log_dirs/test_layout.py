@@ -72,7 +72,7 @@ def test_found_partitions_change_once_and_never_back(start_broker: StartBroker) 
     del broker.settings["log.dir.layout"]
     broker.start()
     new = fill(broker, "new")
-    # Beside them lies __consumer_offsets, which the reader of `check` has brought into being.
+    # __consumer_offsets is beside them, because the reader of `check` has caused its creation.
     assert {*wanted, "new-0"} <= partitions_in(broker.data_dir), "side by side"
     assert not partitions_in(broker.data_dir) & {"old-0", "old-1"}, "nothing goes back"
     check(broker, "old", kept)

@@ -1,6 +1,5 @@
-"""AlterReplicaLogDirs (KIP-113): a partition moves between directories while it is written and read; a crash at any
-step leaves exactly one of the two.
-"""
+"""AlterReplicaLogDirs (KIP-113): a partition moves between directories while clients write and read it. After a crash
+at any step, exactly one of the two copies exists."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ def move(broker: BrokerProcess, topic: str, partition: int, to: Path) -> int:
 
 
 def place(broker: BrokerProcess, topic: str, partition: int = 0) -> list[tuple[str, bool]]:
-    """The directories that have the partition, each with whether it is only on its way there."""
+    """Return the directories that have the partition, each with whether its copy is still incomplete."""
     with WireClient(broker.port) as client:
         answer = client.call(DescribeLogDirsRequest(topics=None), 4)
     return [
@@ -127,7 +126,7 @@ def test_a_partition_moves_under_load(jbod: Jbod) -> None:
             if message is not None and message.error() is None:
                 assert message.offset() == len(seen), "skipped or repeated"
                 seen.append(1)
-                give_up = time.monotonic() + PATIENCE_S  # as long as it gets on
+                give_up = time.monotonic() + PATIENCE_S  # continue as long as there is progress
         consumer.close()
 
     def have_come(count: int) -> bool:
@@ -153,7 +152,7 @@ def test_a_partition_moves_under_load(jbod: Jbod) -> None:
         wait_for(partial(is_empty, at))
     stop.set()
     threads[0].join()
-    written.set()  # not before: what is still under way is counted in `sent` by its callback only
+    written.set()  # set it only now: callbacks count records in flight in `sent`
     threads[1].join()
     assert not refused
     assert len(seen) == len(sent)
@@ -168,10 +167,10 @@ def test_what_cannot_be_moved_says_why(jbod: Jbod) -> None:
     broker, one, _ = jbod
     create(broker, "t")
     at, _ = other(jbod, "t")
-    assert move(broker, "t", 0, at) == 0  # it is there
+    assert move(broker, "t", 0, at) == 0  # the partition is already in that directory
     assert move(broker, "t", 0, Path("/no/such/dir")) == 57  # LOG_DIR_NOT_FOUND
     assert move(broker, "nothing", 0, one) == 3
-    assert move(broker, "t", 7, one) == 3  # no such partition: as Kafka
+    assert move(broker, "t", 7, one) == 3  # as in Kafka, there is no such partition
     assert place(broker, "t") == [(at.name, False)]
 
 
@@ -204,7 +203,7 @@ def test_a_partition_with_staged_records_stays_until_they_are_attached(jbod: Jbo
         wait_for(lambda: not list(to.glob("t-0*")))
         assert client.commit(topic_id, "job", epoch, [attempt]).state == COMMITTED
         assert [value for _, value in client.read(topic_id, 0)] == ["a", "b"]
-        # The files of a commit go in their time; until then the partition stays.
+        # The files of a commit are removed later; until then the partition stays.
         wait_for(lambda: move(broker, "t", 0, to) == 0 and place(broker, "t") == [(to.name, False)])
         assert [value for _, value in client.read(topic_id, 0)] == ["a", "b"]
 
@@ -215,7 +214,7 @@ STEPS = ("copying", "marked", "renamed", "renamed and gone")
 @pytest.mark.checklist(135, "A7", "C13")
 @pytest.mark.parametrize("step", STEPS)
 def test_a_crash_in_a_move_leaves_one_partition(jbod: Jbod, step: str) -> None:
-    """The states that lie between the durable steps of a move, made by hand."""
+    """The test creates by hand the states between the durable steps of a move."""
     broker, _, _ = jbod
     create(broker, "t")
     kept = send(broker, "t", 0, RECORDS).acknowledged
@@ -252,7 +251,7 @@ def test_a_move_whose_target_is_gone_serves_nothing_or_the_original(jbod: Jbod) 
     assert send(broker, "t", 0, RECORDS[:1], **{"message.timeout.ms": 1000}).refused, "it may lie elsewhere"
     broker.stop()
     assert "which cannot be reached" in broker.console.read_text()
-    note.write_text(f"version: 0\nto: {to / 't-0'}\n")  # that one is here, and has nothing
+    note.write_text(f"version: 0\nto: {to / 't-0'}\n")  # that directory is this one, and has no copy
     broker.start()
     assert not missing(kept, read(broker, "t", 0))
     assert not note.exists()
@@ -311,7 +310,7 @@ def test_a_directory_that_is_gone_takes_only_its_partitions(jbod: Jbod) -> None:
 
 @pytest.mark.checklist("C12", "U3", "U4")
 def test_what_is_deleted_while_its_directory_is_gone_can_come_back(jbod: Jbod) -> None:
-    """A broker that cannot see the data does not say that it is put aside: the deletion waits for the directory."""
+    """A broker that cannot see the data does not confirm that it is staged: the deletion waits for the directory."""
     broker, one, two = jbod
     create(broker, "t", 2)
     kept = {p: send(broker, "t", p, RECORDS[:20]).acknowledged for p in range(2)}
@@ -344,7 +343,8 @@ def test_what_is_deleted_while_its_directory_is_gone_can_come_back(jbod: Jbod) -
 
 
 def test_kafkas_tool_moves_logs(jbod: Jbod, tmp_path: Path) -> None:
-    """By kafka-reassign-partitions, which asks for reassignments as well, though all replicas stay where they are."""
+    """kafka-reassign-partitions moves them. It also requests reassignments, although all replicas stay on their
+    brokers."""
     broker, _, _ = jbod
     create(broker, "moves")
     _, there = other(jbod, "moves")

@@ -1,4 +1,4 @@
-"""A NativeBroker without a control plane: a few lines in its place, and a raw client."""
+"""A NativeBroker without a control plane: a few lines replace it, with a raw client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Setting = int | float | str | bool | None
 """A value of a broker setting."""
 
 WAIT_S = 120.0
-"""Generous: a condition that does not come within it never comes."""
+"""A generous time limit: a condition that does not hold by then never will."""
 
 
 def order(
@@ -86,7 +86,7 @@ def listening(broker: NativeBroker) -> int:
 
 
 def publish(broker: NativeBroker, port: int, topic_id: Uuid, topic: str, partitions: int, *, epoch: int = 0) -> int:
-    """Makes a topic visible to clients, led by this broker."""
+    """Make a topic visible to clients, led by this broker."""
     none: list[int] = []
     states = [PartitionMetadata(index, BROKER_ID, epoch, [BROKER_ID], [BROKER_ID], none) for index in range(partitions)]
     return broker.metadata.publish(
@@ -99,7 +99,7 @@ def publish(broker: NativeBroker, port: int, topic_id: Uuid, topic: str, partiti
 
 
 def drain_until(broker: NativeBroker, enough: Callable[[list[Any]], bool]) -> list[Any]:
-    """Drains until `enough` is content with all that has come."""
+    """Drain the queue until `enough` is true for all items so far."""
     items: list[Any] = []
     deadline = time.monotonic() + WAIT_S
     while not enough(items):
@@ -110,13 +110,13 @@ def drain_until(broker: NativeBroker, enough: Callable[[list[Any]], bool]) -> li
 
 
 def completion_of(broker: NativeBroker, token: int) -> Completion:
-    """The completion with that token."""
+    """Return the completion with that token."""
     items = drain_until(broker, lambda items: any(getattr(item, "token", None) == token for item in items))
     return next(item for item in items if isinstance(item, Completion) and item.token == token)
 
 
 class Client:
-    """One connection; messages of `pybroker.protocol.messages`."""
+    """One connection for messages of `pybroker.protocol.messages`."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
@@ -139,7 +139,7 @@ class Client:
         return self.receive(api_key, version)
 
     def is_closed(self) -> bool:
-        """Waits for the end of the stream."""
+        """Wait for the end of the stream."""
         return self._stream.read(1) == b""
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class Client:
 
 
 class ControlThread:
-    """Answers requests on a thread of its own, as the event loop would."""
+    """Answers requests on a separate thread, as the event loop would."""
 
     def __init__(self, broker: NativeBroker, answer: Callable[[Request], None]) -> None:
         self._broker = broker

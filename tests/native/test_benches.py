@@ -1,4 +1,4 @@
-"""The figures of ids against names can be taken: each case runs, briefly, and the tables hold all of them."""
+"""The benches that compare ids with names work: each case runs briefly, and the tables have all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def ran(*command: str) -> str:
-    """Return the output. pytest-benchmark does not measure in a worker of xdist, and this process is not one."""
+    """Run a bench and return its output. pytest-benchmark does not measure in a worker of xdist; this process is not
+    one."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", *command],
@@ -50,7 +51,7 @@ def test_ids_against_names() -> None:
 
 @pytest.mark.checklist(319, 332)
 def test_one_broker_by_id_and_by_name() -> None:
-    """The same broker and topics in turn: Fetch, Produce, Metadata and listing."""
+    """The same broker and topics get, in turn: Fetch, Produce, Metadata and listings."""
     tables = ran("benches.identity", "--only", "one-broker", "--topics", "40", "--rounds", "2")
     shares = re.findall(r"^\| by id \(v\d+\) / by name \(v\d+\) \| ([\d.]+) \| ([\d.]+) \|", tables, re.MULTILINE)
     assert len(shares) == 3, tables

@@ -1,4 +1,5 @@
-"""The bridge: requests up in order, one wake-up for a burst, replies from any thread, limits, a stop under load."""
+"""The queue between native code and Python: requests arrive in order with one wake-up for a burst, replies come from
+any thread, limits hold, and it can be stopped under load."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def test_an_unanswered_request_closes_its_connection(tmp_path: Path) -> None:
 
 
 def test_a_shutdown_does_not_wait_for_requests_that_nobody_takes(tmp_path: Path) -> None:
-    """A controller's clean stop took half of `shutdown.timeout.ms` when a request came after Python had stopped."""
+    """In an earlier version, a controller's clean stop took half of `shutdown.timeout.ms` if a request came after
+    Python had stopped."""
     with native([tmp_path], listen=False) as broker:
         client = Client(listening(broker))
         client.send(m.HeartbeatRequest(), 4)
@@ -85,7 +87,7 @@ def test_a_request_knows_when_its_client_has_gone(tmp_path: Path) -> None:
         while not request.cancelled:
             assert time.monotonic() < deadline
             time.sleep(0.001)
-        request.reply(m.HeartbeatResponse())  # reaches no client and is no error
+        request.reply(m.HeartbeatResponse())  # the reply reaches no client, and is no error
 
 
 def test_the_descriptor_is_readable_while_something_waits(tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ def test_requests_pipelined_on_a_connection_are_answered_in_order(tmp_path: Path
 
 
 def test_a_busy_interpreter_does_not_hold_produces_up(tmp_path: Path) -> None:
-    """No Python runs while produces are answered: the data plane needs neither the loop nor the GIL."""
+    """No Python code runs while produces are answered: the data plane needs neither the loop nor the GIL."""
     from tests.native.test_native_broker import produce
 
     topic_id = Uuid.random()
@@ -174,7 +176,7 @@ def test_a_busy_interpreter_does_not_hold_produces_up(tmp_path: Path) -> None:
 
 
 def _append_until(broker: NativeBroker, topic_id: Uuid, stop: threading.Event) -> None:
-    # A pause each time: what is to be flushed at the end must not grow with the time that clients are given.
+    # Pause each time: the amount to flush at the end must not grow with the time that clients get.
     while not stop.wait(0.001):
         try:
             broker.partitions.append(topic_id, 0, [(b"k", b"v")], 1)
@@ -190,7 +192,7 @@ def _ask_and_wait(port: int, stop: threading.Event) -> None:
 
 
 def test_a_stop_while_requests_wait_and_appends_are_under_way(tmp_path: Path) -> None:
-    """Threads append and ask until the broker is gone: the stop takes neither for ever nor anybody down with it."""
+    """Threads append and send requests until the broker is gone: the stop always ends, and no thread crashes."""
     topic_id = Uuid.random()
     for _ in range(2):
         with native([tmp_path], listen=False) as broker:
@@ -206,7 +208,7 @@ def test_a_stop_while_requests_wait_and_appends_are_under_way(tmp_path: Path) ->
                 thread.start()
             token = broker.partitions.append(topic_id, 0, [(b"k", b"v")], 1)
             assert completion_of(broker, token).error_code == 0
-            broker.shutdown(16_000)  # half of it goes to the clients that wait
+            broker.shutdown(16_000)  # half of the timeout is for the waiting clients
             stop.set()
             for thread in threads:
                 thread.join()

@@ -1,5 +1,5 @@
-"""The straight path through the native core without Python's control plane: directories, orders, metadata, sockets,
-a clean stop and the next start."""
+"""The native core without Python's control plane: directories, orders, metadata, sockets, a clean stop and the next
+start."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_successor_replaces_an_older_incarnation_only_with_a_higher_epoch(tmp_
         assert broker.partitions.offsets(first, 0) is None
         assert [staged.topic_id for staged in broker.log_dirs.staged()] == [first]
     third = Uuid.random()
-    with native([tmp_path], listen=False) as broker:  # the older one is not hosted now, it only lies there
+    with native([tmp_path], listen=False) as broker:  # the older replica is on disk, but not hosted now
         assert broker.partitions.apply([order(third, epoch=5)]) == [INCONSISTENT_TOPIC_ID]
         assert broker.partitions.apply([order(third, epoch=6)]) == [NONE]
         assert {staged.topic_id for staged in broker.log_dirs.staged()} == {first, second}

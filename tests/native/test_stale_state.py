@@ -28,7 +28,7 @@ def test_a_broker_that_missed_the_deletion(tmp_path: Path) -> None:
             answer = fetch(client, new, 0)
             assert (answer.error_code, answer.records or b"") == (UNKNOWN_TOPIC_ID, b"")
             assert produce(client, new, [b"new"]).responses[0].partition_responses[0].error_code == UNKNOWN_TOPIC_ID
-            # Stale state: no StopReplica ever came, but LeaderAndIsr for the next topic of the name does.
+            # Stale state: no StopReplica has arrived, but LeaderAndIsr for the next topic of the name arrives.
             assert broker.partitions.apply([order(new, epoch=NEW_EPOCH)]) == [NONE]
             publish(broker, port, new, "t", 1, epoch=NEW_EPOCH)
             assert fetch(client, old, 0).error_code == UNKNOWN_TOPIC_ID, "its log is closed"
@@ -42,5 +42,5 @@ def test_a_broker_that_missed_the_deletion(tmp_path: Path) -> None:
         assert Path(staged.path) == tmp_path / "deleting" / f"{old.hex}_0"
         assert (Path(staged.path) / "00000000000000000000.log").read_bytes().count(b"old") == 2
         assert b"old" not in (tmp_path / "t-0" / "00000000000000000000.log").read_bytes()
-        # The earlier one cannot replace its successor.
+        # The earlier topic cannot replace its successor.
         assert broker.partitions.apply([order(old, epoch=OLD_EPOCH)]) == [INCONSISTENT_TOPIC_ID]

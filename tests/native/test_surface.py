@@ -1,4 +1,4 @@
-"""The typed stub and the module name the same things."""
+"""The typed stub and the native module define the same names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIVEN = {name for name in dir(type("Plain", (), {})) if name.startswith("__")} |
 
 
 def stubbed() -> dict[str, set[str]]:
-    """Top-level names of the stub; for classes with the names in them."""
+    """Return the top-level names of the stub, and for classes their members."""
     names: dict[str, set[str]] = {}
     for node in ast.parse(STUB.read_text()).body:
         match node:

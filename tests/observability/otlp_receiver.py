@@ -1,4 +1,4 @@
-"""A collector of the test's own: takes OTLP over HTTP and keeps it."""
+"""An OpenTelemetry collector for one test: it receives OTLP over HTTP and stores it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Receiver:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """A receiver that reads nothing."""
+                """A receiver that accepts connections, but reads nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -55,7 +55,7 @@ class Receiver:
             return 200
 
     def resources(self) -> list[tuple[dict[str, str], list[Metric]]]:
-        """Attributes of each resource, and its metrics, in the order in which they came."""
+        """Return the attributes of each resource and its metrics, in the order of arrival."""
         with self._lock:
             return [
                 (
@@ -66,7 +66,7 @@ class Receiver:
             ]
 
     def metrics(self) -> dict[str, Metric]:
-        """The last of each name, of brokers."""
+        """Return the last metric of each name, of brokers."""
         return {
             metric.name: metric
             for attributes, found in self.resources()

@@ -1,5 +1,5 @@
-"""/metrics of a running broker: valid for strict parsers, with the names of Kafka's JMX exporter, bounded, documented.
-"""
+"""/metrics of a running broker: valid for strict parsers, with the names of Kafka's JMX exporter, limited in size,
+documented."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def produce(broker: PybrokerProcess, topic: str, records: int) -> None:
 
 
 def consume(broker: PybrokerProcess, topic: str, records: int, group: str) -> None:
-    """Reads so many and commits."""
+    """Read this many records and commit."""
     settings: dict[str, Any] = {
         "bootstrap.servers": broker.bootstrap,
         "group.id": group,
@@ -174,7 +174,7 @@ def test_the_parts_of_a_request_add_up_to_the_whole(broker: PybrokerProcess) -> 
         parts = ("requestqueuetimems", "localtimems", "remotetimems", "responsequeuetimems", "responsesendtimems")
         assert all(shown[f"{prefix}_{part}_count", label] == count for part in parts)
         total = sum(shown[f"{prefix}_{part}_sum", label] for part in parts)
-        # Each is cut to whole microseconds.
+        # Each value is cut to whole microseconds.
         assert shown[f"{prefix}_totaltimems_sum", label] == pytest.approx(total, abs=0.006 * (count + 1)), request
         assert (f"{prefix}_totaltimems", (("quantile", "0.99"), *label)) in shown
     remote = "kafka_network_requestmetrics_remotetimems_sum"
@@ -213,12 +213,13 @@ def test_the_clients_software(broker: PybrokerProcess) -> None:
 
 
 def documented_rows() -> list[tuple[str, str]]:
-    """Name and "where" of each metric in docs/metrics.md."""
+    """Return name and "where" of each metric in docs/metrics.md."""
     return re.findall(r"^\| `([a-z0-9_]+)` \| (\w*) ?\|", (ROOT / "docs/metrics.md").read_text(), re.M)
 
 
 def test_the_table_of_names_is_whole_and_true(broker: PybrokerProcess) -> None:
-    """docs/metrics.md and the endpoint of a broker that is alone, both ways; names of clusters are marked there."""
+    """docs/metrics.md and the metrics of a single broker have the same names; metrics of clusters are marked in the
+    page."""
     rows = documented_rows()
     documented = {name for name, _ in rows}
     assert len(documented) == len(rows)
@@ -234,8 +235,8 @@ def test_dashboard_and_rules_name_what_there_is(broker: PybrokerProcess) -> None
     queries += re.findall(r"expr: (.*)", (ROOT / "deploy/prometheus/alerts.yml").read_text())
     named = {name for query in queries for name in re.findall(r"\b(?:kafka|pybroker)_[a-z0-9_]+", query)}
     assert len(named) > 30
-    # tests/cluster/test_metrics.py holds the page of a cluster to the same table.
-    # tests/quorum/test_sight.py does so with the page of a metadata quorum.
+    # tests/cluster/test_metrics.py compares the page of a cluster with the same table. tests/quorum/test_sight.py does
+    # so with the page of a metadata quorum.
     of_clusters = {name for name, where in documented_rows() if where in ("cluster", "zookeeper", "quorum")}
     assert any(name in of_clusters for name in named)
     named -= of_clusters
@@ -259,7 +260,8 @@ def test_rules() -> None:
 
 
 def test_no_data_thread_has_to_do_with_a_scrape(tmp_path: Path) -> None:
-    """CPU time of each thread, from the kernel: without clients the data threads sleep, even during scrapes."""
+    """The test reads the CPU time of each thread from the kernel: without clients the data threads sleep, even during
+    scrapes."""
     broker = PybrokerProcess(tmp_path, {"metrics.listener": f"127.0.0.1:{free_port()}"})
     broker.start()
     try:

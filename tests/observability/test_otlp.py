@@ -1,6 +1,5 @@
-"""OTLP: metrics, traces of slow requests of both planes and what clients push arrive at a collector; one that is away,
-slow or angry costs nothing but what it misses.
-"""
+"""OTLP: metrics, traces of slow requests of both planes, and metrics pushed by clients arrive at a collector. A
+collector that is down, slow or returns errors costs nothing but the missing data."""
 
 from __future__ import annotations
 
@@ -193,7 +192,7 @@ def test_settings_that_cannot_be_obeyed(setting: str, says: str, tmp_path: Path)
 
 
 def test_what_is_not_installed_is_said(tmp_path: Path) -> None:
-    """And a broker without the setting does not import it."""
+    """A broker without the setting does not import the package."""
     hidden = "import sys; sys.modules['opentelemetry'] = None; sys.argv[0] = 'pybroker'; "
     run = "from pybroker.__main__ import main; main()"
     arguments = ["start", "--set", "otlp.endpoint=http://127.0.0.1:1", "--set", f"log.dirs={tmp_path / 'data'}"]

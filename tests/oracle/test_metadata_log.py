@@ -1,4 +1,4 @@
-"""Kafka's own tool prints the records of our metadata log."""
+"""Kafka's own tool prints the records of pybroker's metadata log."""
 
 from __future__ import annotations
 

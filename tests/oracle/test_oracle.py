@@ -1,4 +1,5 @@
-"""The schemas against Kafka: its own classes, from the published jars, read what we write and write what we read."""
+"""The schemas compared with Kafka: classes from its published jars read pybroker's messages and write messages that
+pybroker reads."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ GROUP_RECORDS = {
         if name.startswith(("ConsumerGroup", "GroupMetadata", "OffsetCommit", "Share", "StreamsGroup"))
         and name.endswith(("Key", "Value"))
     },
-    # With pybroker's own tags, which Kafka keeps.
+    # The messages have pybroker's own tags, which Kafka keeps.
     "StoredOffset": "OffsetCommitValue",
     "StoredGroup": "GroupMetadataValue",
 }
@@ -67,7 +68,7 @@ class Oracle:
         self._class_path = compiled(SOURCE, jars(RELEASES[release]))
 
     def apis(self) -> dict[str, range]:
-        """The stable versions of every API of the release."""
+        """Return the stable versions of every API of the release."""
         done = subprocess.run(
             java_command(self._class_path, "Oracle"), capture_output=True, text=True, check=True, timeout=300
         )
@@ -75,7 +76,7 @@ class Oracle:
         return {name: range(int(lowest), int(highest) + 1) for name, lowest, highest in rows}
 
     def rewrite(self, bodies: list[tuple[str, int, bytes]]) -> list[bytes | str]:
-        """For each (message, version, body) what Kafka's class, having read it, writes; or its complaint."""
+        """For each (message, version, body), return what Kafka's class writes after reading it, or its error."""
         frames = []
         for name, version, body in bodies:
             java_name = java_class(name).encode()
@@ -136,7 +137,7 @@ def test_bytes_are_equal_in_both_directions(oracle: Oracle) -> None:
     pairs = set()
     for (name, version, message), (_, _, body), answer in zip(made, bodies, answers, strict=True):
         if isinstance(answer, str) and ("ClassNotFound" in answer or "no version" in answer):
-            # Data of a newer release only; requests and responses were chosen by what the release has.
+            # Skip data of a newer release; requests and responses were chosen by the APIs of the release.
             assert not name.endswith(("Request", "Response")), (name, answer)
             continue
         assert answer == body, f"{name} v{version} {message}"

@@ -1,7 +1,7 @@
-"""Under which licences everything is that the product is made of, and whether they are allowed.
+"""The licences of everything that the product contains, and whether they are allowed.
 
-`python -m tests.packaging.licences FILE` writes the list (Markdown). The allow list of crates is that of deny.toml;
-that of Python's packages stands here.
+`python -m tests.packaging.licences FILE` writes the list (Markdown). deny.toml has the allow list for crates; this
+module has the one for Python packages.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ CLASSIFIERS = {
     "The Unlicense (Unlicense)": "Unlicense",
     "GNU Lesser General Public License v2 or later (LGPLv2+)": "LGPL-2.1",
 }
-"""How packages without an SPDX expression name their licences."""
+"""Licence names of packages without an SPDX expression."""
 SAID_ELSEWHERE = {"DFSG approved"}
 
 
 class Part(NamedTuple):
-    """A crate or a package. licence: an SPDX expression, "" where nothing is said."""
+    """A crate or a package. licence: an SPDX expression, "" if none is given."""
 
     kind: str
     name: str
@@ -55,7 +55,7 @@ class Part(NamedTuple):
 
 
 def crates() -> list[Part]:
-    """All of Cargo.lock that comes from elsewhere."""
+    """Return all crates in Cargo.lock that are not the project's own."""
     command = ["cargo", "metadata", "--format-version", "1", "--locked"]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     packages: list[dict[str, Any]] = json.loads(told)["packages"]
@@ -67,7 +67,7 @@ def crates() -> list[Part]:
 
 
 def locked_crates() -> set[tuple[str, str]]:
-    """(name, version) of all of Cargo.lock that comes from elsewhere."""
+    """Return (name, version) of all crates in Cargo.lock that are not the project's own."""
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text())
     return {(each["name"], each["version"]) for each in lock["package"] if "source" in each}
 
@@ -78,13 +78,13 @@ def crates_allowed() -> frozenset[str]:
 
 
 def locked_packages() -> set[str]:
-    """Names of what the locks of the tests pin, normalised."""
+    """Return the names of the packages that the tests' locks pin, normalised."""
     text = "".join((ROOT / each).read_text() for each in LOCKS)
     return {_normal(name) for name in re.findall(r"^([A-Za-z0-9][\w.-]*)==", text, re.MULTILINE)}
 
 
 def product_packages() -> set[str]:
-    """Names of what the wheel depends on, with all its extras but `bench`."""
+    """Return the names of the wheel's dependencies, with all its extras except `bench`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *(each for name, some in extras.items() if name != "bench" for each in some)]
@@ -97,13 +97,13 @@ def product_packages() -> set[str]:
         try:
             needed = importlib.metadata.requires(name) or []
         except importlib.metadata.PackageNotFoundError:
-            continue  # of another system or Python
+            continue  # the package is for another system or Python version
         wanted += [each for each in needed if "extra ==" not in each]
     return found
 
 
 def packages() -> list[Part]:
-    """The installed packages of the locks."""
+    """Return the installed packages of the locks."""
     locked, found = locked_packages(), {}
     for each in importlib.metadata.distributions():
         name = _normal(each.metadata["Name"])
@@ -113,7 +113,7 @@ def packages() -> list[Part]:
 
 
 def licence_of(metadata: Any) -> str:
-    """An SPDX expression of what a package's metadata say."""
+    """Return the SPDX expression in a package's metadata."""
     if expression := metadata.get("License-Expression"):
         return str(expression)
     told = [each.split(" :: ")[-1] for each in metadata.get_all("Classifier") or [] if each.startswith("License ::")]
@@ -158,7 +158,7 @@ def is_allowed(expression: str, allowed: Iterable[str]) -> bool:
 
 
 def refused() -> Iterator[str]:
-    """A line for each part whose licence is not on its list."""
+    """Return a line for each part whose licence is not on its list."""
     allowed, product = crates_allowed(), product_packages()
     for each in crates():
         if not is_allowed(each.licence, allowed):
@@ -170,7 +170,7 @@ def refused() -> Iterator[str]:
 
 
 def listed() -> str:
-    """All of it as Markdown: what is in the wheel, what the wheel needs, what builds and tests need."""
+    """Return the whole list as Markdown: the wheel's contents, its dependencies, and those of builds and tests."""
     product = product_packages()
     groups = (
         ("Crates (compiled into the wheel, or used to build and test it)", crates()),

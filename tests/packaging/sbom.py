@@ -1,7 +1,7 @@
 """`python -m tests.packaging.sbom FILE`: the bill of materials of a wheel, CycloneDX 1.6 in JSON.
 
-What is compiled in comes from Cargo.lock with its checksums; Python packages are those that the wheel needs, with its
-extras. The same tree gives the same document.
+Compiled crates come from Cargo.lock with its checksums; Python packages are the wheel's dependencies, with its extras.
+The same tree gives the same document.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 
 
 def bill() -> dict[str, Any]:
-    """The document."""
+    """Return the document."""
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     checksums = {(each["name"], each["version"]): each.get("checksum") for each in lock}
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

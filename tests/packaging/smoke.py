@@ -1,6 +1,7 @@
-"""`python -m tests.packaging.smoke FILE`: a wheel or an sdist in a clean virtual environment, and a broker's life.
+"""`python -m tests.packaging.smoke FILE`: installs a wheel or an sdist in a clean virtual environment, and runs a
+broker.
 
-A wheel is installed without Rust on PATH. Start, create, produce, kill -9, start again, consume, stop.
+A wheel is installed without Rust on PATH. The steps: start, create, produce, kill -9, start again, consume, stop.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SYSTEM = "/usr/bin:/bin"
 
 
 def main(file: Path) -> None:
-    """Raises AssertionError or CalledProcessError, whose output says what is wrong."""
+    """Raise AssertionError or CalledProcessError, whose output has the reason, if a step fails."""
     if file.suffix == ".whl":
         _check_wheel(file)
     with tempfile.TemporaryDirectory(prefix="pybroker-smoke-") as place:
@@ -43,7 +44,7 @@ def main(file: Path) -> None:
 
 
 def _check_wheel(file: Path) -> None:
-    """One wheel for all Pythons from 3.11 on, with its licence, types and files for the console."""
+    """Check that the wheel fits all Pythons from 3.11 on, and has its licence, types and files for the console."""
     assert re.fullmatch(r"pybroker-[\w.]+-cp311-abi3-(manylinux|musllinux|macosx)_\w+\.whl", file.name), file.name
     with zipfile.ZipFile(file) as opened:
         names = opened.namelist()

@@ -1,7 +1,7 @@
-"""The files for users in deploy/: they name what is there, fit each other, and what they start lives.
+"""The files for users in deploy/: they name existing files, match each other, and the processes that they start work.
 
-Their own linters are `make deploy-check`. No container engine, Kubernetes or systemd runs here: what they add (images,
-networks, the sandbox) is not shown by these tests.
+`make deploy-check` runs their linters. No container engine, Kubernetes or systemd runs here: these tests do not cover
+images, networks and the sandbox.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ADVERTISED = "advertised.listeners=CLIENTS://a:9092,BROKERS://a:9094"
 
 
 def instruction(name: str) -> list[str]:
-    """The arguments of the last instruction of this name, in its JSON form."""
+    """Return the arguments of the last instruction of this name, in its JSON form."""
     found = re.findall(rf"^{name} .*?(\[.*\])$", DOCKERFILE, re.MULTILINE)
     return list(json.loads(found[-1]))
 
@@ -82,7 +82,7 @@ def test_the_command_of_the_image_serves_and_its_check_sees_it(tmp_path: Path) -
 
 
 def test_the_image_has_what_settings_of_a_broker_may_need() -> None:
-    """No one else can publish the names that `pip install` is told to use."""
+    """Only this project can publish the names that `pip install` is told to use."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (installed,) = re.findall(r"\$\{wheel\}\[([\w,]+)\]", DOCKERFILE)
     assert set(installed.split(",")) == set(extras) - {"bench", "spark"}
@@ -125,7 +125,7 @@ def test_the_brokers_of_the_compose_file_are_a_cluster(tmp_path: Path) -> None:
             listening = f"CLIENTS://127.0.0.1:{port},INSIDE://127.0.0.1:{inside},BROKERS://127.0.0.1:{between}"
             here = (f"listeners={listening}", told, f"metrics.listener=127.0.0.1:{metrics}")
             there = (f"controller.quorum.voters={reached}", f"log.dirs={tmp_path / name}")
-            # The second and third one start when the first one has founded the cluster.
+            # The second and third broker start when the first one has founded the cluster.
             opened.enter_context(running(command, port, *here, *there))
         ask = [sys.executable, "-m", "pybroker", "topics", "create", "orders", "--json"]
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -195,7 +195,7 @@ def test_the_manifests_fit_each_other(tmp_path: Path) -> None:
 
 
 def test_a_pod_says_who_it_is(tmp_path: Path) -> None:
-    """The shell line of the StatefulSet, with a command in place of pybroker that writes its arguments."""
+    """The shell line of the StatefulSet runs with a command in place of pybroker, which writes its arguments."""
     (container,) = kind("StatefulSet")["spec"]["template"]["spec"]["containers"]
     fake = tmp_path / "pybroker"
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
@@ -204,7 +204,7 @@ def test_a_pod_says_who_it_is(tmp_path: Path) -> None:
     assert [each["name"] for each in container["env"]] == ["NAMESPACE"]
     told = subprocess.check_output([*container["command"], *container["args"]], env=environment, text=True).split()
     assert "node.id=3" in told
-    # Names that resolve in every namespace of the cluster.
+    # These names resolve in every namespace of the cluster.
     host = "pybroker-2.pybroker.data.svc"
     assert f"advertised.listeners=CLIENTS://{host}:9092,BROKERS://{host}:9094" in told
     voters = ",".join(f"{number + 1}@pybroker-{number}.pybroker.data.svc:9094" for number in range(3))

@@ -1,4 +1,4 @@
-"""The extras' lower bounds leave out releases with known vulnerabilities, and the lock files what is below them."""
+"""The extras' lower bounds exclude releases with known vulnerabilities, and the lock files pin no lower release."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MENDED = {
     "starlette": ("0.49.1", "CVE-2025-62727"),
     "urllib3": ("2.6.3", "CVE-2026-21441"),
 }
-"""The release that mends the newest vulnerability known when this was written."""
+"""The release that fixes the newest vulnerability known when this was written."""
 
 
 def numbers(version: str) -> tuple[int, ...]:

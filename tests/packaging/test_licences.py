@@ -1,4 +1,4 @@
-"""Everything that the locks pin is under a licence that is allowed."""
+"""Everything that the locks pin has an allowed licence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bill of materials names everything that is in a wheel, and says the same twice."""
+"""The bill of materials names everything in a wheel, and is the same each time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Quotas of clients, enforced."""
+"""Enforcement of client quotas."""

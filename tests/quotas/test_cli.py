@@ -1,4 +1,4 @@
-"""`pybroker quotas`, and the same by AdminClient."""
+"""`pybroker quotas`, and the same operations by AdminClient."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ from tests.topic_ids.lives import Lives
 
 RATE = 50_000
 RECORDS, RECORD_BYTES = 150, 1_000
-"""Three seconds' bytes."""
+"""The value of three seconds."""
 
 
 @pytest.fixture
 def short(start_broker: StartBroker) -> BrokerProcess:
-    """One second's bytes come at once, instead of ten."""
+    """A broker that accepts one second's bytes at once, instead of ten seconds'."""
     return start_broker({"quota.window.num": "2", "quota.window.size.seconds": "1"})
 
 
@@ -38,7 +38,7 @@ def limit(broker: BrokerProcess, client_id: str) -> None:
 
 
 def figure(said: str, name: str) -> float:
-    """A metric that `--print-metrics` wrote."""
+    """Return a metric that `--print-metrics` printed."""
     found = re.search(rf"{re.escape(name)}:\{{[^}}]*\}}\s*:\s*(\S+)", said)
     assert found is not None, said
     return float(found[1])
@@ -64,7 +64,7 @@ def test_kafkas_own_producer(short: BrokerProcess) -> None:
 
 
 def throttled(broker: BrokerProcess, client_id: str, name: str) -> tuple[list[float], list[float]]:
-    """Throttle times in seconds of a producer and a consumer, one for each response."""
+    """Return the throttle times in seconds of a producer and a consumer, one for each response."""
     told: tuple[list[float], list[float]] = ([], [])
     common = {"bootstrap.servers": broker.bootstrap, "client.id": client_id}
     producer = confluent.Producer(

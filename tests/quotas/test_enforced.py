@@ -67,7 +67,7 @@ def produced(name: str, size: int, acks: int = 1) -> m.ProduceRequest:
 
 
 def produce(wire: WireClient, name: str, size: int, acks: int = 1) -> int:
-    """The client's throttle time in milliseconds."""
+    """Produce; return the client's throttle time in milliseconds."""
     answer = wire.call(produced(name, size, acks), PRODUCE)
     assert answer.responses[0].partition_responses[0].error_code == 0
     return int(answer.throttle_time_ms)
@@ -84,13 +84,13 @@ def test_a_producer_is_told_to_wait_and_is_muted(plain: BrokerProcess, acks: int
     name = topic(plain)
     alter(plain, {"client-id": "app"}, producer_byte_rate=10 * KILOBYTE)
     with client(plain) as wire, client(plain, "other") as other:
-        # Ten seconds' bytes come at once.
+        # The burst: ten seconds' worth of bytes is accepted at once.
         assert produce(wire, name, 90 * KILOBYTE, acks) == 0
         begun = time.monotonic()
         wait_ms = produce(wire, name, 30 * KILOBYTE, acks)
         # 120 kB against 10 kB a second: less than two seconds more, and what has passed of the present one.
         assert 500 <= wait_ms <= 2_500
-        # The next is not read before.
+        # The broker reads the next request only after the throttle time.
         produce(wire, name, 1, acks)
         assert time.monotonic() - begun >= wait_ms / 1000 - 0.1
         assert produce(other, name, 200 * KILOBYTE, acks) == 0, "nobody else"
@@ -104,7 +104,7 @@ def test_over_time_a_producer_keeps_its_quota(plain: BrokerProcess) -> None:
         while told < 3_000:
             told += produce(wire, name, 50 * KILOBYTE)
             sent += 50 * KILOBYTE
-        # The last wait is still to come; the present window and what is in flight come on top.
+        # The last wait is still to come; the bytes of the current window and those in flight come in addition.
         seconds = time.monotonic() - begun + told / 1000
     assert sent <= rate * (seconds + 12)
 
@@ -146,7 +146,8 @@ def test_a_consumer_over_its_quota_is_answered_empty(plain: BrokerProcess) -> No
         assert empty.throttle_time_ms > 0
         assert empty.responses == []
         assert len(fetch(other, name).responses[0].partitions[0].records) > 120 * KILOBYTE
-        # Muted for the throttle time, then there are records again: the time of the wait does not count twice.
+        # The client is muted for the throttle time; then it gets records again: the time of the wait does not count
+        # twice.
         until(lambda: bool(fetch(wire, name).responses), "records after the wait")
 
 
@@ -171,7 +172,7 @@ def test_who_makes_too_many_partitions_is_refused_or_slowed_down(plain: BrokerPr
     with client(plain) as new, client(plain) as old, client(plain) as third:
         accepted = new.call(creation(8), 7)
         assert (accepted.throttle_time_ms, accepted.topics[0].error_code) == (0, 0)
-        # An old client does not know the error: it gets its topic, and waits.
+        # An old client does not know the error: it gets its topic, and is throttled.
         slowed = old.call(creation(1), 5)
         assert slowed.topics[0].error_code == 0
         assert slowed.throttle_time_ms > 0
@@ -196,7 +197,7 @@ def test_an_address_opens_so_many_connections(plain: BrokerProcess) -> None:
                 served += 1
             except ConnectionError:
                 closed += 1
-    # Ten seconds' connections at once; those that are closed late let time pass.
+    # Ten seconds' worth of connections is accepted at once; connections that are closed late let time pass.
     assert served >= 25
     assert closed > 0
 
