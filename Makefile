@@ -87,7 +87,7 @@ fmt-check: need-build ## is the Rust code formatted?
 clippy: need-build $(VENV)/.created ## Rust lints, as errors
 	PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo clippy --workspace --all-targets -- -D warnings
 
-bench: need-java need-go $(VENV)/.locked ## Apache Kafka and pybroker in turn: one table with figures, ratios and limits
+bench: need-java need-go need-openssl $(VENV)/.locked ## Apache Kafka and pybroker in turn: one table with figures, ratios and limits
 	@echo 'Building the native core as wheels have it (profile dist)'
 	@$(call install,--profile dist)
 	$(BIN)/python -m benches.compare $(BENCH_ARGS)
