@@ -18,7 +18,7 @@ EXTREMES = (
 )  # fmt: skip
 
 Fields = dict[str, list[native.FieldSchema]]
-"""API → message class."""
+"""Name of a message class → its fields."""
 
 
 def _message(name: str, chance: random.Random) -> object:

@@ -15,7 +15,7 @@ from tests.topic_ids.lives import Lives
 
 RATE = 50_000
 RECORDS, RECORD_BYTES = 150, 1_000
-"""The value of three seconds."""
+"""The records of three seconds at this rate."""
 
 
 @pytest.fixture

@@ -18,16 +18,16 @@ VERSIONS = {row.key: row.max_version for row in native.api_table()}
 ROOT = "root"
 
 NEVER_SECONDS = 60.0
-"""For immediate conditions; only a failure waits so long."""
+"""Time limit for immediate conditions; only a failure reaches it."""
 
 
 def password_of(user: str) -> str:
-    """The password of a PLAIN user of the tests."""
+    """Return the password of a PLAIN user of the tests."""
     return f"{user}-secret"
 
 
 def jaas(users: Iterable[str]) -> str:
-    """A PLAIN login module with these users."""
+    """Return a PLAIN login module with these users."""
     entries = " ".join(f'user_{user}="{password_of(user)}"' for user in users)
     return f"org.apache.kafka.common.security.plain.PlainLoginModule required {entries};"
 
@@ -51,12 +51,12 @@ def secure_broker(users: Iterable[str] = (), settings: Mapping[str, object] | No
 
 
 def port_of(broker: Broker, listener: str) -> int:
-    """The port of a listener."""
+    """Return the port of a listener."""
     return next(port for name, _, port in broker.endpoints if name == listener)
 
 
 def call(client: WireClient, request: Any, version: int | None = None) -> Any:
-    """In the highest version by default."""
+    """Send a request, by default in the highest version; return the response."""
     schema = native.message_schema(type(request).__name__)
     assert schema is not None
     key = schema.api_key
@@ -65,7 +65,7 @@ def call(client: WireClient, request: Any, version: int | None = None) -> Any:
 
 
 def login(broker: Broker, user: str, password: str | None = None) -> WireClient:
-    """A connection that has authenticated by PLAIN."""
+    """Return a connection that has authenticated by PLAIN."""
     client = WireClient(port_of(broker, "SASL"))
     assert call(client, m.SaslHandshakeRequest(mechanism="PLAIN")).error_code == 0
     token = f"\0{user}\0{password_of(user) if password is None else password}".encode()
@@ -75,7 +75,7 @@ def login(broker: Broker, user: str, password: str | None = None) -> WireClient:
 
 
 def through_tls(port: int, context: ssl.SSLContext, name: str | None = "localhost") -> WireClient:
-    """A connection with TLS under it."""
+    """Return a connection over TLS."""
     return WireClient(port, wrap=lambda plain: context.wrap_socket(plain, server_hostname=name))
 
 
@@ -89,7 +89,7 @@ def entry(
     prefixed: bool = False,
     host: str = "*",
 ) -> m.CreateAclsRequest_AclCreation:
-    """One entry to create."""
+    """Return one ACL entry to create."""
     return m.CreateAclsRequest_AclCreation(
         resource_type=resource_type,
         resource_name=name,
@@ -102,13 +102,13 @@ def entry(
 
 
 def create_acls(client: WireClient, *entries: m.CreateAclsRequest_AclCreation) -> None:
-    """Creates entries; all must be taken."""
+    """Create ACL entries; all must be accepted."""
     answer = call(client, m.CreateAclsRequest(creations=list(entries)))
     assert [one.error_code for one in answer.results] == [0] * len(entries), answer
 
 
 def create_topics(client: WireClient, *names: str) -> dict[str, native.Uuid]:
-    """Topics of one partition; their ids."""
+    """Create topics of one partition; return their ids."""
     answer = call(
         client,
         m.CreateTopicsRequest(
@@ -123,7 +123,7 @@ def create_topics(client: WireClient, *names: str) -> dict[str, native.Uuid]:
 
 
 def codes(answer: Any) -> Iterator[int]:
-    """Every error code anywhere in an answer."""
+    """Return every error code in a response."""
     if isinstance(answer, msgspec.Struct):
         for field in answer.__struct_fields__:
             value = getattr(answer, field)
@@ -137,7 +137,7 @@ def codes(answer: Any) -> Iterator[int]:
 
 
 def until(condition: Any) -> None:
-    """Waits until a condition is true."""
+    """Wait until a condition is true."""
     end = time.monotonic() + NEVER_SECONDS
     while not condition():
         assert time.monotonic() < end, "it did not happen"

@@ -1,4 +1,4 @@
-"""Python's three clients, each writing a record, reading one in a group and committing: see `franz/main.go`.
+"""Python's three clients. Each writes a record, reads one in a group, and commits: see `franz/main.go`.
 
 A login is mechanism, user and password with colons between them, or a `security.protocol` without login.
 """
@@ -20,11 +20,11 @@ Outcome = tuple[str, str]
 """The results of writing and reading: "ok", or the name of the error."""
 
 SECONDS = 120
-"""Only a failure waits so long."""
+"""Time limit that only a failure reaches."""
 
 
 def confluent(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
-    """librdkafka."""
+    """Run librdkafka."""
     fatal: list[str] = []
     settings = {
         "bootstrap.servers": bootstrap,
@@ -80,9 +80,9 @@ def confluent(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
 
 
 def kafka_python(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
-    """kafka-python."""
+    """Run kafka-python."""
     settings = _settings(bootstrap, login)
-    # A wrong password is tried again and again until then.
+    # The client retries a wrong password until this time.
     settings["bootstrap_timeout_ms"] = 2_000 if settings.get("sasl_plain_password") == "wrong" else 60_000
 
     def produce() -> None:
@@ -123,7 +123,7 @@ def _outcome(work: Callable[[], None]) -> str:
 
 
 def aiokafka_client(bootstrap: str, topic: str, group: str, login: str) -> Outcome:
-    """aiokafka."""
+    """Run aiokafka."""
     settings = _settings(bootstrap, login)
 
     async def produce() -> None:

@@ -1,5 +1,5 @@
-"""THE table of rights: for each API key the requests that show which right it needs. A key without a row fails the
-build."""
+"""The table of permissions: for each API key, requests that show which permission it needs. A key without a row fails
+the build."""
 
 from __future__ import annotations
 
@@ -31,37 +31,38 @@ EXEMPT = {
     71: "says what the client itself shall push, as in Kafka",
     72: "as in Kafka: the client has been asked for it",
 }
-"""Keys that need no right, and why."""
+"""Keys that need no permission, and why."""
 
 
 class Grant(NamedTuple):
-    """A right on the row's topic or group, or on the cluster."""
+    """A permission on the row's topic or group, or on the cluster."""
 
     kind: ResourceType
     operation: AclOperation
 
 
 class Row(NamedTuple):
-    """One request. `needs` is the right in question; `also` are others that it needs and always has."""
+    """One request. `needs` is the tested permission; `also` are others that the request needs and that the user always
+    has."""
 
     key: int
     label: str
     make: Callable[[str, Uuid], Any]
-    """From the row's name, of its topic and its group, and the topic's id."""
+    """Builds the request from the names of the row's topic and group, and the topic's id."""
     needs: Grant
     also: tuple[Grant, ...] = ()
     version: int | None = None
     hidden: Callable[[Any, str], bool] | None = None
-    """For listings: whether the answer leaves the name out; others are judged by error codes."""
+    """For listings: returns whether the response omits the name. Other requests are judged by error codes."""
     topic: bool = True
-    """The topic must exist."""
+    """Whether the topic must exist."""
     instead: Grant | None = None
     """Another sufficient permission: a user who is denied the first is denied this one, too."""
     before: Callable[[str, Uuid], Any] | None = None
     """Requests that a super user sends once before the case."""
 
     def resource(self, kind: ResourceType, name: str) -> str:
-        """The name of the resource of a grant."""
+        """Return the name of the resource of a permission."""
         if kind == U:
             return f"User:{name}"
         return CLUSTER_NAME if kind == C else name

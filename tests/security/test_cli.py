@@ -13,7 +13,7 @@ from tests.security.kit import ROOT, port_of, secure_broker
 
 
 def pybroker(*arguments: object, stdin: str = "", code: int = 0) -> str:
-    """The command's stdout, or after a failure its stderr."""
+    """Run the command; return its stdout, or after a failure its stderr."""
     done = CliRunner().invoke(cli, [*map(str, arguments)], input=stdin)
     assert done.exit_code == code, done.output
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception

@@ -33,7 +33,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def broker(authority: Authority) -> Iterator[Broker]:
-    """SSL requires a certificate and has mapping rules; ASKED requests one and has none."""
+    """A broker with two listeners: SSL requires a certificate and has mapping rules; ASKED requests one and has no
+    rules."""
     with Broker(
         {
             "listeners": "SSL://127.0.0.1:0,ASKED://127.0.0.1:0",
@@ -60,7 +61,7 @@ def showing(authority: Authority, identity: Path | None) -> ssl.SSLContext:
 
 
 def metadata_code(broker: Broker, listener: str, context: ssl.SSLContext, topic: str) -> int:
-    """Errors for a client that requests a topic."""
+    """Return the error code of a client that requests a topic."""
     client = through_tls(port_of(broker, listener), context)
     asked = m.MetadataRequest(topics=[m.MetadataRequest_MetadataRequestTopic(name=topic)])
     answer = call(client, asked)

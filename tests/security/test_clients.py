@@ -24,9 +24,9 @@ SCRAM_PASSWORD = "pencil and paper"
 GOOD = ("PLAIN:good:good-secret", f"SCRAM-SHA-256:good:{SCRAM_PASSWORD}", f"SCRAM-SHA-512:good:{SCRAM_PASSWORD}")
 STRANGERS = ("PLAIN:good:wrong", "SCRAM-SHA-512:good:wrong")
 NO_RIGHT = "PLAIN:weak:weak-secret"
-"""May describe the topic, not read or write it."""
+"""This user may describe the topic, but not read or write it."""
 NO_GROUP = "PLAIN:lonely:lonely-secret"
-"""May read and write the topic, but may not read in any group."""
+"""This user may read and write the topic, but not read in any group."""
 LOGINS = (*GOOD, *STRANGERS, NO_RIGHT, NO_GROUP)
 
 
@@ -42,7 +42,7 @@ def broker() -> Iterator[Broker]:
             entry("good", op.WRITE, topic, TOPIC),
             entry("good", op.READ, ResourceType.GROUP, GROUP, prefixed=True),
             entry("weak", op.DESCRIBE, topic, TOPIC),
-            # Without a topic to write to it would not get as far as this one: idempotent producers are refused first.
+            # Without permission to write to a topic, an idempotent producer would be refused before this error.
             entry("weak", op.WRITE, topic, "elsewhere"),
             entry("weak", op.READ, ResourceType.GROUP, "*"),
             entry("lonely", op.READ, topic, TOPIC),
@@ -67,7 +67,7 @@ def broker() -> Iterator[Broker]:
 
 
 def check(outcomes: Sequence[tuple[str, str]], stranger: str, topic: str, group: str) -> None:
-    """The expected result of each login; errors are compared by a part of their names."""
+    """Check the expected result of each login; errors are compared by a part of their names."""
     found = dict(zip(LOGINS, outcomes, strict=True))
     for one in GOOD:
         assert found[one] == ("ok", "ok"), one
@@ -110,7 +110,7 @@ def test_aiokafka(broker: Broker) -> None:
 def outcomes_of(
     command: Sequence[str], bootstrap: str, group: str, logins: Sequence[str] = LOGINS
 ) -> list[tuple[str, str]]:
-    """A program's output about its writes and reads, for each login."""
+    """Return a program's output about its writes and reads, for each login."""
     done = subprocess.run(
         [*command, bootstrap, TOPIC, group, *logins],
         capture_output=True,
@@ -163,7 +163,7 @@ def test_kafka_acls(broker: Broker) -> None:
 
 @pytest.mark.checklist("G13")
 def test_kafka_configs(broker: Broker) -> None:
-    """Set a user's password, and check that the user has credentials."""
+    """The tool sets a user's password; the test checks that the user has credentials."""
     admin = str(broker.data_dir.parent / "admin.properties")
     config = ["--bootstrap-server", broker.bootstrap, "--command-config", admin]
     user = ["--entity-type", "users", "--entity-name", "by-tool"]

@@ -67,14 +67,14 @@ def test_our_own_clients_log_in_by_a_token(broker: Broker) -> None:
 
 
 def seen(client: WireClient) -> set[str]:
-    """Ids of all that a client may see."""
+    """Return the ids of all tokens that a client may see."""
     answer = call(client, m.DescribeDelegationTokenRequest(owners=None))
     assert answer.error_code == 0
     return {token.token_id for token in answer.tokens}
 
 
 def authenticate(client: WireClient, token_id: str, hmac: bytes) -> m.SaslAuthenticateResponse:
-    """The last answer to a login by a token."""
+    """Return the last response to a login by a token."""
     assert call(client, m.SaslHandshakeRequest(mechanism=SCRAM.mechanism_name)).error_code == 0
     first = f"n={token_id},r=nonce,tokenauth=true"
     answer = call(client, m.SaslAuthenticateRequest(auth_bytes=f"n,,{first}".encode()))

@@ -1,6 +1,5 @@
-"""The evaluation in native code against the plainest one, over random entries and changes (CVE-2024-27309: entries that
-deny must not be lost by the order of changes).
-"""
+"""The evaluation of ACLs in native code gives the same results as the simplest one, over random entries and changes
+(CVE-2024-27309: the order of changes must not lose entries that deny)."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ IMPLIED = {
 
 
 def plainly(entries: Iterable[AclBinding], who: RequestContext, wanted: AclOperation, name: str) -> bool:
-    """Kafka's rules, word for word."""
+    """Evaluate Kafka's rules literally."""
     if who.principal == "User:root":
         return True
     allowed = False

@@ -28,7 +28,7 @@ def broker() -> Iterator[Broker]:
 
 
 def asked(broker: Broker, listener: str, name: str) -> set[int]:
-    """Responses of Fetch (data plane) and DescribeTopicPartitions (control plane)."""
+    """Return the responses of Fetch (data plane) and DescribeTopicPartitions (control plane)."""
     host, port = next((host, port) for each, host, port in broker.endpoints if each == listener)
     with WireClient(port, host=host) as client:
         described = m.DescribeTopicPartitionsRequest(

@@ -32,7 +32,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def stores(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """The same identity, and the same trusted certificate, in each form."""
+    """Write the same identity and the same trusted certificate in each form."""
     folder = tmp_path_factory.mktemp("stores")
     identity = authority.identity("broker")
     openssl = pkcs12(folder / "openssl.p12", identity, authority.certificate)
@@ -86,7 +86,7 @@ def test_the_same_identity_comes_out(
     expected = stores[name].parent / "expected.pem"
     expected.write_bytes(pem)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    # Checks that the key fits the certificate.
+    # This checks that the key matches the certificate.
     context.load_cert_chain(str(expected))
     assert der(pem) == der(authority.identity_text("broker"))
 
@@ -168,7 +168,8 @@ def test_keys_in_pem_may_have_a_password(stores: Mapping[str, Path], authority: 
 
 
 def test_pem_as_people_write_it(authority: Authority, tmp_path: Path) -> None:
-    """Editors' byte order marks, older labels of OpenSSL, comments in any encoding, PKCS#12's algorithms for keys."""
+    """Files may have editors' byte order marks, older labels of OpenSSL, comments in any encoding, and PKCS#12's
+    algorithms for keys."""
     identity, file = authority.identity("broker"), tmp_path / "store.pem"
     own = identity.read_text()
     certificate = "-----BEGIN CERTIFICATE-----" + own.split("-----BEGIN CERTIFICATE-----")[1]
@@ -200,7 +201,7 @@ def test_pem_as_people_write_it(authority: Authority, tmp_path: Path) -> None:
 
 
 def test_listeners_with_each_kind(stores: Mapping[str, Path], authority: Authority) -> None:
-    """And the default type, as in Kafka, is JKS."""
+    """The default type is JKS, as in Kafka."""
     text = stores["encrypted"].read_text()
     key, begin, chain = text.partition("-----BEGIN CERTIFICATE-----")
     settings = {
@@ -227,7 +228,7 @@ def test_listeners_with_each_kind(stores: Mapping[str, Path], authority: Authori
             client = through_tls(port_of(broker, listener), context)
             assert call(client, m.ApiVersionsRequest(), 0).error_code == 0
             client.close()
-        # A store of another password that takes its place is no store.
+        # A store with another password that replaces the file cannot be used.
         log = broker.log_path.read_text
         store = stores["keytool"]
         content = store.read_bytes()

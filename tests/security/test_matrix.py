@@ -39,7 +39,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def ids(broker: Broker) -> dict[str, Uuid]:
-    """Topics, groups and entries of all rows."""
+    """Return the names of topics, groups and entries of all rows."""
     root = login(broker, ROOT)
     ids = create_topics(root, *(name_of(number) for number, row in enumerate(ROWS) if row.topic))
     for key_type in (0, 1):
@@ -59,14 +59,15 @@ def ids(broker: Broker) -> dict[str, Uuid]:
 
 
 def here(broker: Broker, request: Any) -> Any:
-    """Fills in the cluster's id."""
+    """Insert the cluster's id into a request."""
     if getattr(request, "cluster_id", None) == THIS_CLUSTER:
         request.cluster_id = broker.cluster_id
     return request
 
 
 def entries(number: int, row: Row, case: str) -> Iterator[m.CreateAclsRequest_AclCreation]:
-    """The user's permissions in a case: all others that the row needs, and the case's part of the tested one."""
+    """Return the user's permissions in a case: all others that the row needs, and the case's entries for the tested
+    one."""
     user, name = user_of(number, case), name_of(number)
     kind, operation = row.needs
     resource = row.resource(kind, name)

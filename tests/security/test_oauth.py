@@ -1,5 +1,4 @@
-"""Clients that log in by tokens (OAUTHBEARER) at a broker: sessions, keys that change, hostile tokens, clients of all
-kinds."""
+"""Clients that log in with tokens (OAUTHBEARER): sessions, changing keys, hostile tokens, clients of all kinds."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ def said(client: WireClient, token: str) -> m.SaslAuthenticateResponse:
 
 
 def refused(broker: Broker, token: str) -> None:
-    """In JSON, then for good."""
+    """Check that the login is refused: first the reason as JSON, then the failure."""
     client = begun(broker)
     answer = said(client, token)
     assert (answer.error_code, json.loads(answer.auth_bytes)) == (0, {"status": "invalid_token"})
@@ -95,7 +94,7 @@ def test_a_session_lasts_as_long_as_its_token(broker: Broker, provider: Identity
     assert (answer.error_code, answer.auth_bytes) == (0, b"")
     assert 90_000 < answer.session_lifetime_ms <= 100_000
     assert works(client)
-    # Again, with a newer token; as somebody else not.
+    # The client can authenticate again with a newer token, but not as another user.
     shake(client)
     assert 3_500_000 < said(client, provider.token("alice")).session_lifetime_ms <= 3_600_000
     shake(client)
@@ -104,7 +103,7 @@ def test_a_session_lasts_as_long_as_its_token(broker: Broker, provider: Identity
     assert answer.error_message is not None
     assert "Cannot change principals" in answer.error_message
     assert client.is_closed_by_peer()
-    # A token that ends ends the session, whatever the client does.
+    # The end of the token ends the session, whatever the client does.
     client = begun(broker)
     assert said(client, provider.token("alice", exp=int(time.time()) + 1)).error_code == 0
     until(lambda: is_over(client))
@@ -144,7 +143,7 @@ def test_hostile_tokens_have_one_line_each(broker: Broker, provider: IdentityPro
 
 @pytest.mark.checklist("G13")
 def test_a_token_by_a_new_key_waits_for_it(broker: Broker, provider: IdentityProvider) -> None:
-    """No client is refused because the provider has begun to sign with another key."""
+    """The provider has begun to sign with another key; no client is refused because of that."""
     kept = dict(provider.keys)
     fresh = ECKey.generate_key("P-256", {"kid": "fresh"})
     provider.keys = {"fresh": fresh, **kept}
@@ -184,7 +183,8 @@ def by_secret(broker: Broker, provider: IdentityProvider, secret: str = SECRET) 
 
 
 def test_our_own_client(broker: Broker, provider: IdentityProvider, tmp_path: Path) -> None:
-    """By client id and secret, a file, or a function; all connections share one token request."""
+    """The client gets tokens by client id and secret, from a file, or from a function; all its connections share one
+    token request."""
     topic = f"{TOPIC}-own"
     asked = provider.asked.count("/token")
     with blocking.Producer(by_secret(broker, provider)) as producer:
@@ -327,7 +327,7 @@ def test_java(
     ],
 )
 def test_what_stops_the_start(settings: dict[str, str | None], told: str) -> None:
-    """Without keys, audience or issuer anybody's token would do."""
+    """Without keys, audience or issuer, any token would be accepted."""
     given = {**OAUTH, "sasl.oauthbearer.jwks.endpoint.url": "https://issuer.example/jwks"}
     for name, value in settings.items():
         if value is None:
@@ -339,7 +339,7 @@ def test_what_stops_the_start(settings: dict[str, str | None], told: str) -> Non
 
 
 def test_keys_in_plaintext_are_refused_unless_their_url_is_allowed() -> None:
-    """By plain http from another machine; a URL that is allowed by name is warned of."""
+    """The URL uses plain http to another machine. A URL that is allowed by name causes a warning."""
     url, allowed = "http://issuer.example/jwks", "org.apache.kafka.sasl.oauthbearer.allowed.urls"
     for more in ({}, {allowed: "http://issuer.example/other"}):
         with pytest.raises(ConfigError, match=re.escape(f"add the URL to {allowed}")):

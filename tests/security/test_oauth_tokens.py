@@ -1,4 +1,4 @@
-"""Valid and invalid tokens, the keys for them, and the log lines about refusals: no broker, no network."""
+"""Valid and invalid tokens, the keys for them, and log lines about refusals, without a broker and a network."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_good_token() -> None:
     assert checked(signed(SIGNER, HEADER, claims())) == Bearer("alice", 60_000)
     assert checked(signed(SIGNER, HEADER, claims(aud=["other", AUDIENCE], exp=NOW_S + 1.5))) == Bearer("alice", 1_500)
     assert checked(signed(SIGNER, {"alg": "PS384", "typ": "at+jwt", "own": 1}, claims(scope=["a"]))).user == "alice"
-    # Clocks may differ, and a session is never for ever.
+    # Clocks may differ, and no session lasts for ever.
     assert checked(signed(SIGNER, HEADER, claims(exp=NOW_S - 10))) == Bearer("alice", 20_000)
     assert checked(signed(SIGNER, HEADER, claims(exp=10**40))).left_ms == 365 * 86_400_000
     by_name = SETTINGS._replace(sub_claim="preferred_username", audiences=(), issuer=None)
@@ -248,7 +248,8 @@ def test_a_file_is_read_at_the_start_and_when_it_changes(
 
 
 def test_a_provider_by_url(caplog: pytest.LogCaptureFixture) -> None:
-    """The provider is down, up, has unknown keys, fails: one log line for each problem, and earlier keys stay."""
+    """The provider is down, comes up, has unknown keys, and fails. Each problem is logged once, and earlier keys stay
+    valid."""
     caplog.set_level("INFO", logger=provider_module.__name__)
     idp = IdentityProvider()
 

@@ -1,4 +1,5 @@
-"""Certificates that their authority has revoked (`ssl.crl.location`): clients' at listeners, brokers' at clients."""
+"""Certificates that their authority has revoked (`ssl.crl.location`): those of clients at listeners, and those of
+brokers at clients."""
 
 from __future__ import annotations
 
@@ -99,7 +100,7 @@ def test_who_shows_a_revoked_certificate_is_refused_and_named(
 
 
 def test_a_client_hears_which_it_is(broker: Broker, listener: Listener) -> None:
-    """The alert names it, in TLS 1.2 during the handshake."""
+    """The alert says that the certificate is revoked, in TLS 1.2 during the handshake."""
     with pytest.raises(ssl.SSLError, match="revoked"):
         through_tls(broker.port, listener.showing(listener.bad, "TLSv1.2"))
 
@@ -174,7 +175,7 @@ def test_lists_that_cannot_be_used_stop_the_start(listener: Listener) -> None:
 
 
 def test_a_crowd_with_a_revoked_certificate_costs_little(broker: Broker, listener: Listener) -> None:
-    """Also with a list of many thousands of certificates."""
+    """The revocation list may have many thousands of certificates."""
     assert not is_served(broker.port, listener.showing(listener.bad))
     before = resident_mib(broker.pid)
     context = listener.showing(listener.bad)
@@ -187,7 +188,7 @@ def test_a_crowd_with_a_revoked_certificate_costs_little(broker: Broker, listene
     assert is_served(broker.port, listener.showing(listener.good))
 
 
-# The asking side -------------------------------------------------------------------------------------------------
+# Clients ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -223,7 +224,7 @@ def by_cli(settings: Mapping[str, str], folder: Path) -> tuple[int, str]:
 def test_clients_refuse_a_broker_whose_certificate_is_revoked(
     revoked_broker: tuple[Broker, dict[str, str]], listener: Listener, tmp_path: Path
 ) -> None:
-    """pybroker.client, the CLI, Spark's client; and librdkafka, which has the same name for it."""
+    """The clients are pybroker.client, the CLI, Spark's client, and librdkafka, which has the same setting."""
     _, settings = revoked_broker
     assert asyncio.run(listed(settings)) >= 0
     assert by_cli(settings, tmp_path)[0] == 0

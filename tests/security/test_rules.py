@@ -34,7 +34,7 @@ def root(broker: Broker) -> WireClient:
 
 
 def remove(client: WireClient, name: str) -> int:
-    """Removes all entries of a topic; how many there were."""
+    """Remove all entries of a topic; return how many there were."""
     one = m.DeleteAclsRequest_DeleteAclsFilter(
         resource_type_filter=TOPIC,
         resource_name_filter=name,
@@ -161,7 +161,7 @@ def test_a_removed_entry_ends_open_sessions_and_waits(broker: Broker, root: Wire
     answer = waiting.receive()
     assert set(codes(answer)) - {0} == {TOPIC_DENIED}
     assert all(not part.records for topic in answer.responses for part in topic.partitions)
-    # And restored, it applies when the request is answered.
+    # After the entry is created again, it applies as soon as the request is answered.
     create_acls(root, entry("bob", OP.READ, TOPIC, "watched"))
     assert set(codes(call(bob, _fetch("", topic_id)))) == {0}
 
@@ -192,7 +192,7 @@ def test_operations_that_are_told(broker: Broker, root: WireClient) -> None:
     request.allow_auto_topic_creation = True
     request.topics.append(m.MetadataRequest_MetadataRequestTopic(name="absent"))
     create_acls(root, entry("eve", OP.DESCRIBE, TOPIC, "absent"))
-    # One name that may have to be created: Python answers, the same.
+    # One of the names may have to be created: Python answers, with the same result.
     told = call(eve, request, 10)
     by_name = {topic.name: topic for topic in told.topics}
     assert by_name["told"].topic_authorized_operations == reads
@@ -309,7 +309,7 @@ def test_what_credentials_may_be(root: WireClient) -> None:
     assert altered(up(mechanism=0)) == altered(up(mechanism=9)) == [("u", ErrorCode.UNSUPPORTED_SASL_MECHANISM)]
     assert altered(up(), up()) == [("u", ErrorCode.DUPLICATE_RESOURCE)]
     assert altered(deletions=(deletion(name="u", mechanism=1),)) == [("u", ErrorCode.RESOURCE_NOT_FOUND)]
-    # Each user as a whole; the others do not mind.
+    # Each user's change succeeds or fails as a whole; other users are not affected.
     assert altered(up("v"), up("w"), up("w", 2, 1)) == [("v", 0), ("w", unacceptable)]
     names = [m.DescribeUserScramCredentialsRequest_UserName(name=name) for name in ("v", "w", "x", "x")]
     found = call(root, m.DescribeUserScramCredentialsRequest(users=names)).results
@@ -334,7 +334,7 @@ def test_without_authorizer_there_are_no_entries() -> None:
 
 @pytest.mark.checklist("H5")
 def test_entries_change_while_others_write(broker: Broker, root: WireClient) -> None:
-    """No write is refused while an entry that allows it stays, whatever else changes around it."""
+    """No write is refused while an entry allows it, whatever other entries change."""
     topic_id = create_topics(root, "busy")["busy"]
     create_acls(root, entry("ann", OP.WRITE, TOPIC, "busy"))
     ann, refused, stop = login(broker, "ann"), [], threading.Event()

@@ -57,7 +57,7 @@ def said(client: WireClient, token: bytes) -> m.SaslAuthenticateResponse:
 
 
 def refused(client: WireClient, token: bytes) -> str:
-    """The message of a failure; the connection ends after it."""
+    """Return the message of a failure; check that the connection ends after it."""
     answer = said(client, token)
     assert answer.error_code == FAILED
     assert client.is_closed_by_peer()
@@ -66,7 +66,7 @@ def refused(client: WireClient, token: bytes) -> str:
 
 
 class Scram:
-    """A client of SCRAM that can be made to lie."""
+    """A SCRAM client that can send wrong values."""
 
     def __init__(self, mechanism: str, user: str = "u,s=er", password: bytes = b"pencil") -> None:
         self.digest = DIGESTS[mechanism][0]
@@ -133,7 +133,7 @@ def test_scram_refuses_alike_whatever_is_wrong(broker: Broker, mechanism: str) -
     ):
         messages.add(refused(begun(broker, mechanism), nonsense))
     assert len(messages) == 1
-    # A challenge can be answered once only, and another connection's answer is worth nothing.
+    # A challenge can be answered only once, and only on its own connection.
     client, scram = begun(broker, mechanism), Scram(mechanism)
     final = scram.final(said(client, scram.first()).auth_bytes)
     other = begun(broker, mechanism)
@@ -161,7 +161,7 @@ def test_plain(broker: Broker) -> None:
     assert "authorization id" in refused(begun(broker, "PLAIN"), f"root\0bob\0{password_of('bob')}".encode())
     for nonsense in (b"", b"\0bob", b"\0\0x", b"\0bob\0", b"\0bob\0x\0y", b"\0\xff\0x"):
         refused(begun(broker, "PLAIN"), nonsense)
-    # A SCRAM user is none of PLAIN's.
+    # A user of SCRAM is not a user of PLAIN.
     assert refused(begun(broker, "PLAIN"), b"\0u,s=er\0pencil") == wrong
 
 
@@ -226,7 +226,7 @@ def test_bare_tokens_after_the_old_handshake(broker: Broker, mechanism: str) -> 
     assert works(client)
     client = WireClient(port_of(broker, "SASL"))
     assert call(client, m.SaslHandshakeRequest(mechanism="PLAIN"), 0).error_code == 0
-    # Shorter than any request.
+    # The length is shorter than that of any request.
     client.send_frame(b"\0b\0x")
     assert client.is_closed_by_peer()
     client = WireClient(port_of(broker, "SASL"))
@@ -275,7 +275,7 @@ def test_a_session_that_has_ended_serves_nothing_but_a_new_one(broker: Broker) -
 
     client = begun(broker, "SCRAM-SHA-256", "AGAIN")
     authenticate()
-    # Its millisecond has passed by now, or passes during the next requests.
+    # The session's lifetime of a millisecond has passed by now, or passes during the next requests.
     with pytest.raises(ConnectionError):
         use_up(client)
     client = begun(broker, "SCRAM-SHA-256", "AGAIN")

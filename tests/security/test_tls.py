@@ -44,7 +44,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def inline(pem: str, kind: str) -> str:
-    """One block of a PEM file in the form of a settings file: on one line."""
+    """Return one block of a PEM file as a settings file has it: on one line."""
     begin, end = f"-----BEGIN {kind}-----", f"-----END {kind}-----"
     body = pem.partition(begin)[2].partition(end)[0]
     return " ".join(f"{begin}{body}{end}".split("\n"))
@@ -52,7 +52,8 @@ def inline(pem: str, kind: str) -> str:
 
 @pytest.fixture(scope="module")
 def broker(authority: Authority) -> Iterator[Broker]:
-    """SSL, with a file; LOGIN is SASL_SSL, with its own certificate as text, and speaks TLS 1.2 only; PLAINTEXT."""
+    """A broker with three listeners: SSL with a file; LOGIN is SASL_SSL, has its own certificate as text, and supports
+    only TLS 1.2; PLAINTEXT."""
     other = authority.identity("other").read_text()
     with Broker(
         {
@@ -89,7 +90,7 @@ def lines_with(broker: Broker, words: str) -> list[str]:
 
 
 def write_and_read(settings: dict[str, Any], topic: str, values: list[bytes]) -> None:
-    """By librdkafka."""
+    """Write and read with librdkafka."""
     reports: list[object] = []
     producer = confluent_kafka.Producer({**settings, "message.max.bytes": 10_000_000, "linger.ms": 20})
     for value in values:
@@ -179,7 +180,7 @@ def test_versions_and_suites_are_those_of_the_listener(broker: Broker, authority
     context.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
     with pytest.raises(ssl.SSLError):
         through_tls(port, context)
-    # Any name: the listener has one certificate, and the client checks it.
+    # The client uses any host name: the listener has one certificate, which the client checks.
     assert call(through_tls(port_of(broker, "SSL"), trusting(authority)), m.MetadataRequest(topics=[])).brokers
     with pytest.raises(ssl.SSLCertVerificationError):
         through_tls(port_of(broker, "SSL"), trusting(authority), "another.example")
@@ -228,7 +229,7 @@ def test_what_is_no_tls_ends_with_one_line(broker: Broker, sent: bytes, words: s
         with socket.create_connection(("127.0.0.1", port_of(broker, "SSL"))) as plain, contextlib.suppress(OSError):
             plain.sendall(sent)
             answer = ended(plain)
-            # A client that speaks plaintext would take an alert for the length of an answer: 352 MB.
+            # A plaintext client would interpret a TLS alert as the length of a response: 352 MB.
             assert not answer or sent[0] == 0x16
     until(lambda: any("on listener SSL" in line for line in lines_with(broker, words)))
 
@@ -257,7 +258,7 @@ def test_a_plaintext_client_is_told_in_words_and_gets_nothing_else(
     made = m.CreateTopicsRequest_CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
     answer = asked(m.CreateTopicsRequest(topics=[made]))
     assert [one.error_message for one in answer.topics] == [words]
-    # Refused before the password is sent in the clear; a password that was sent anyway is not checked.
+    # The client is refused before it sends the password in plaintext; a password that was sent anyway is not checked.
     for version in (0, 1):
         answer = asked(m.SaslHandshakeRequest(mechanism="PLAIN"), version)
         assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -270,7 +271,8 @@ def test_a_plaintext_client_is_told_in_words_and_gets_nothing_else(
 
 
 def test_a_plaintext_client_cannot_stay(broker: Broker) -> None:
-    """With ApiVersions, half a request, or one byte: until connection.authentication.timeout.ms."""
+    """The client sends ApiVersions, half a request, or one byte, and is disconnected after
+    connection.authentication.timeout.ms."""
     for sent in (b"\0", bytes.fromhex("0000001100120000"), bytes.fromhex("0000001100120000000000010004746573740000")):
         began = time.monotonic()
         with socket.create_connection(("127.0.0.1", port_of(broker, "SSL"))) as plain:
@@ -286,7 +288,8 @@ def test_a_tls_client_on_plaintext_is_told(broker: Broker) -> None:
 
 
 def test_handshakes_without_end_end(broker: Broker) -> None:
-    """Silence, and a byte now and then: both until connection.authentication.timeout.ms, with little memory."""
+    """The client sends nothing, or a byte now and then. Both end after connection.authentication.timeout.ms, and take
+    little memory."""
     before = resident_mib(broker.pid)
     sockets = [socket.create_connection(("127.0.0.1", port_of(broker, "SSL"))) for _ in range(MANY)]
     hello = bytes.fromhex("16030140000100fffc0303") + bytes(15_000)
@@ -311,7 +314,7 @@ def test_a_connection_that_is_cut_or_half_closed_is_gone(broker: Broker, authori
         plain = socket.create_connection(("127.0.0.1", port_of(broker, "SSL")))
         secured = context.wrap_socket(plain, server_hostname="localhost")
         if close_notify:
-            # Sends close_notify and waits for the broker's.
+            # The client sends close_notify and waits for the broker's.
             secured.unwrap().close()
         else:
             secured.shutdown(socket.SHUT_WR)
@@ -357,7 +360,7 @@ def test_a_client_that_expects_another_name_or_authority(
 
 
 def test_nobody_negotiates_again(broker: Broker, authority: Authority) -> None:
-    """A client of TLS 1.2 that requests renegotiation, which could cause unlimited handshakes on one connection."""
+    """A client of TLS 1.2 requests renegotiation, which could cause unlimited handshakes on one connection."""
     command = ["openssl", "s_client", "-tls1_2", "-CAfile", str(authority.certificate), "-connect"]
     done = subprocess.run(
         [*command, address_of(broker, "LOGIN")], input=b"R\n", capture_output=True, timeout=GIVE_UP_S, check=False

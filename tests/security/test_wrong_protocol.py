@@ -80,7 +80,7 @@ def test_confluent_kafka_with_tls(broker: Broker) -> None:
 
 
 def test_the_log_names_the_setting_once_a_minute(broker: Broker) -> None:
-    """However often clients reconnect, and however many share an address."""
+    """The log has one line, however often clients reconnect and however many share an address."""
     for _ in range(10):
         python_clients.kafka_python(broker.bootstrap, TOPIC, GROUP, "PLAINTEXT")
 
@@ -122,7 +122,7 @@ def test_confluent_kafka_without_tls(tls_broker: Broker) -> None:
 
 
 def test_confluent_kafka_that_would_send_its_password_as_it_is(tls_broker: Broker) -> None:
-    """It learns which setting is wrong before it sends the password."""
+    """The client reports which setting is wrong, before it has sent the password."""
     said: list[str] = []
     producer = confluent_kafka.Producer(
         {

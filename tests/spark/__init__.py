@@ -1,1 +1,1 @@
-"""The Spark data source: its native half, its plans, and whole jobs in a real Spark."""
+"""The Spark data source: its native part, its plans, and whole jobs in a real Spark."""

@@ -18,14 +18,14 @@ from tests.support.wire import free_port
 
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 120.0
-# Two names of one machine: Spark runs no two attempts of a task on the same host.
+# Two host names of this machine: Spark runs no two attempts of a task on the same host.
 HOSTS = ("127.0.0.1", "localhost")
 MODULE = "org.apache.spark.deploy"
 
 
 def home(folder: Path) -> Path:
-    """A SPARK_HOME with all of pyspark's, where executors make their working directories: else they do so among the
-    installed packages."""
+    """Yield a SPARK_HOME with all files of pyspark's, in which executors create their working directories. Otherwise
+    they would create them among the installed packages."""
     made = folder / "spark-home"
     made.mkdir(parents=True)
     for each in Path(pyspark.__file__).parent.iterdir():
@@ -34,7 +34,7 @@ def home(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Environment of a driver or a daemon that belongs to a test."""
+    """Return the environment of a driver or a daemon that belongs to a test."""
     return {
         **os.environ,
         "SPARK_HOME": str(home(folder)),
@@ -66,7 +66,7 @@ def driver(command: list[str], folder: Path, environment: Mapping[str, str]) -> 
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    """A master and a worker for each of HOSTS, of one core each; the value is the master's address."""
+    """Run a master and a worker with one core for each of HOSTS; yield the master's address."""
     env = environment(folder)
     port = free_port()
     address = f"spark://127.0.0.1:{port}"

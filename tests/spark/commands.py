@@ -1,6 +1,5 @@
-"""Commands one after the other in one process: Spark's JVM takes seconds to start, and each command after the first has
-it running. As a program: reads a JSON list of argument lists, writes what each of them ended with.
-"""
+"""Runs commands one after the other in one process: Spark's JVM takes seconds to start, and only the first command has
+to start it. As a program, it reads a JSON list of argument lists and writes the result of each."""
 
 from __future__ import annotations
 
@@ -34,19 +33,19 @@ class Done:
 
     @property
     def told(self) -> Any:
-        """The output of a successful command, as JSON."""
+        """Return the output of a successful command, as JSON."""
         assert self.code == 0, self.err
         return json.loads(self.out)
 
     def line(self, code: int = 1) -> str:
-        """The one line of a command that fails."""
+        """Return the only line of a failed command."""
         assert self.code == code, f"{self.code}: {self.out}{self.err}"
         assert code != 1 or len(self.err.splitlines()) == 1, self.err
         return self.err.splitlines()[-1].removeprefix("Error: ")
 
 
 def run_all(broker: BrokerProcess, commands: Mapping[str, Sequence[str]], timezone: str) -> dict[str, Done]:
-    """The result of each command, by its name here. Nothing else, for example from the JVM, may be printed."""
+    """Return the result of each command, by its name in the argument. The JVM and others may print nothing else."""
     asked = [[*each, "--bootstrap-server", broker.bootstrap] for each in commands.values()]
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.commands"],
@@ -62,7 +61,7 @@ def run_all(broker: BrokerProcess, commands: Mapping[str, Sequence[str]], timezo
 
 
 def apart(stderr: str) -> tuple[str, str]:
-    """A command's messages about itself and its progress."""
+    """Separate a command's messages about itself from its progress lines."""
     lines = stderr.splitlines(keepends=True)
     told, moving = ("".join(line for line in lines if bool(PROGRESS.search(line)) == which) for which in (False, True))
     return told, moving

@@ -1,6 +1,5 @@
-"""One Spark for the tests of this folder: starting it is what takes long. A limit of time that ends a test inside of a
-call of Spark's leaves no session for the tests after it: it is far away.
-"""
+"""One Spark session for the tests of this folder, because starting it takes long. If a time limit ended a test inside a
+call of Spark, the session would be lost for later tests, so the limit is long."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The limit for each test of this folder that has none of its own."""
+    """Set the time limit of each test of this folder that has none of its own."""
     for item in items:
         if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT_S))
@@ -32,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
-    """With Spark's own connector beside pybroker's; a failed task is retried, as on a cluster."""
+    """A Spark session with Spark's own connector and pybroker's. A failed task is retried, as on a cluster."""
     session = roundtrip_spark.session(connector.connector_jars(), master="local[2,4]")
     yield session
     session.stop()
@@ -40,7 +39,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name of the test's own."""
+    """A topic name for one test."""
     _names.append(request.node.name)
     safe = "".join(letter if letter.isalnum() else "-" for letter in request.node.originalname)
     return f"{safe}-{len(_names)}"[-200:]

@@ -1,4 +1,4 @@
-"""Reads and writes through our connector and through Spark's own, in the same words."""
+"""Reads and writes through pybroker's connector and through Spark's own, by the same methods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BATCHES = {"kafka.batch.size": "20000"}
 
 @dataclass(frozen=True)
 class Contents:
-    """A topic's contents as sums, so that equal contents have equal numbers, whatever the order between partitions."""
+    """A topic's contents as sums: equal contents have equal sums, whatever the order between partitions."""
 
     records: int
     keys: int
@@ -56,12 +56,12 @@ class Jobs:
         self.client = Confluent(bootstrap)
 
     def create(self, topic: str, partitions: int = PARTITIONS) -> str:
-        """Creates a topic; its id."""
+        """Create a topic; return its id."""
         self.client.create_topic(topic, partitions)
         return self.topic_id(topic)
 
     def topic_id(self, topic: str) -> str:
-        """The id a topic has now; Apache Kafka's brokers learn of a new one a moment after its creation."""
+        """Return the current id of a topic; Apache Kafka's brokers see a new topic a moment after its creation."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         give_up = time.monotonic() + KNOWN_WITHIN_S
         while True:
@@ -75,12 +75,12 @@ class Jobs:
                 return str(described.topic_id).translate(str.maketrans("+/", "-_"))
 
     def recreate(self, topic: str, partitions: int = PARTITIONS) -> str:
-        """Deletes and creates it; its new id."""
+        """Delete a topic and create it again; return its new id."""
         self.client.delete_topic(topic)
         return self.create(topic, partitions)
 
     def rows(self, count: int, tag: str = "v", tasks: int = 4) -> DataFrame:
-        """Rows with keys that repeat."""
+        """Return rows with keys that repeat."""
         return self.spark.range(0, count, 1, tasks).selectExpr(
             f"concat('{tag}-key-', id % 97) AS key", f"concat('{tag}-', id) AS value"
         )
@@ -93,31 +93,31 @@ class Jobs:
         frame.write.format(connector).options(**given).mode("append").save()
 
     def read(self, topic: str, connector: str = OURS, **options: str) -> DataFrame:
-        """All columns of a topic."""
+        """Read all columns of a topic."""
         given = {"kafka.bootstrap.servers": self.bootstrap, **_dotted(options)}
         if not given.keys() & {"subscribe", "subscribePattern", "assign", "topicIds"}:
             given["subscribe"] = topic
         return self.spark.read.format(connector).options(**given).load()
 
     def contents(self, topic: str, connector: str = OURS, **options: str) -> Contents:
-        """The records that a connector reads from a topic."""
+        """Return the records that a connector reads from a topic."""
         return Contents.of(self.read(topic, connector, **options))
 
     def values(self, topic: str, connector: str = OURS, **options: str) -> list[str]:
-        """The values, sorted."""
+        """Return the sorted values."""
         frame = self.read(topic, connector, **options).selectExpr("cast(value AS string)")
         return sorted(str(row[0]) for row in frame.collect())
 
     def stream(self, topic: str, connector: str = OURS, **options: str) -> DataFrame:
-        """A streaming read."""
+        """Return a streaming read."""
         given = {"kafka.bootstrap.servers": self.bootstrap, "startingOffsets": "earliest", **_dotted(options)}
         if not given.keys() & {"subscribe", "subscribePattern", "assign", "topicIds"}:
             given["subscribe"] = topic
         return self.spark.readStream.format(connector).options(**given).load()
 
     def run(self, frame: DataFrame, checkpoint: Path, sink: str = "noop", **options: str) -> list[dict[str, Any]]:
-        """Runs a query over all that is there; the progress of its micro-batches. Raises what stopped it. One that the
-        machine was too busy to start has done nothing yet and is started again."""
+        """Run a query over all available records; return the progress of its micro-batches. Raise the error that
+        stopped it. If the machine was too busy to start the query, it has done nothing yet and is started again."""
         from pyspark.errors import StreamingQueryException
 
         give_up = time.monotonic() + STARTED_WITHIN_S
@@ -144,7 +144,7 @@ class Jobs:
             query.stop()
 
     def sink(self, topic: str, **options: str) -> dict[str, str]:
-        """Options of our streaming sink."""
+        """Return the options of pybroker's streaming sink."""
         return {"kafka.bootstrap.servers": self.bootstrap, "topic": topic, **options}
 
 

@@ -1,4 +1,5 @@
-"""A Spark job in its own driver, for tests that kill it or a part of it: `python -m tests.spark.one_job '{…}'`."""
+"""Runs a Spark job in its own driver, for tests that kill the driver or another process of the job: `python -m
+tests.spark.one_job '{…}'`."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ import pyarrow as pa
 SCHEMA = "key string, value string"
 WAIT_S = 1200.0
 TASKS = 4
-# Rows at a time, and bytes of a record batch: so small that a task that is held has staged some by then.
+# Rows at a time, and bytes of a record batch: both are so small that a waiting task has already staged some rows.
 ROWS, BATCH_BYTES = 100, "1000"
 HELD_AFTER = 3
 
 
 @dataclass(frozen=True)
 class Job:
-    """A load of `count` rows. With `held`, the first attempt of task 1 stops after some batches, writes the id of its
-    executor's process to `folder`/held, and goes on when `folder`/go is there."""
+    """A load of `count` rows. With `held`, the first attempt of task 1 waits after some batches: it writes the process
+    id of its executor to `folder`/held, and continues when `folder`/go exists."""
 
     master: str
     bootstrap: str
@@ -60,7 +61,7 @@ def main() -> None:
                 if context.attemptNumber() > 0:
                     (folder / "again").touch()
                 else:
-                    # This worker was forked by pyspark's daemon, and that one started by the executor.
+                    # The executor has started pyspark's daemon, which has forked this worker.
                     daemon = Path(f"/proc/{os.getppid()}/stat").read_text().rsplit(")", 1)[1].split()
                     (folder / "held.new").write_text(daemon[1])
                     (folder / "held.new").rename(folder / "held")

@@ -1,4 +1,4 @@
-"""Reads and `mode=append` against Apache Kafka: the same as Spark's own connector does there, also over TLS."""
+"""Reads and `mode=append` against Apache Kafka give the same results as Spark's own connector, also over TLS."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNT = 2000
 
 @dataclass(frozen=True)
 class Kafka:
-    """A broker with a listener in the clear, one that shows a certificate, and one that wants to see one as well."""
+    """A broker with three listeners: plaintext, TLS, and TLS with a client certificate."""
 
     broker: KafkaProcess
     tls: str
@@ -37,7 +37,7 @@ class Kafka:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """One for all tests of this file."""
+    """One broker for all tests of this file."""
     folder = tmp_path_factory.mktemp("kafka")
     authority = Authority(folder / "certificates")
     broker = KafkaProcess(folder / "broker")
@@ -75,8 +75,8 @@ def test_both_connectors_write_and_read_the_same(there: Jobs, topic: str, codec:
 
 
 def test_streams_run_both_ways(there: Jobs, topic: str, tmp_path: Path) -> None:
-    """From one topic into another with `mode=append`, which makes it, over a restart of the query; Spark's connector
-    finds the same in both topics."""
+    """A stream copies one topic to another with `mode=append`, which creates it, and is restarted in between. Spark's
+    connector reads the same records from both topics."""
     source, target = f"{topic}-in", f"{topic}-out"
     there.create(source)
     made = {"createTopic": "true", "topicPartitions": str(PARTITIONS)}
@@ -133,7 +133,7 @@ def test_tls_is_given_in_the_words_of_sparks_connector(
 
 @pytest.mark.parametrize("name", ["ssl.truststore.location", "ssl.keystore.location", "ssl.ca.location"])
 def test_a_file_that_cannot_be_used_is_named_with_its_setting(kafka: Kafka, tmp_path: Path, name: str) -> None:
-    """Errors of a task's client and of the driver: no such file, and a file with other contents."""
+    """A task's client and the driver report the errors: a missing file, and a file with other contents."""
     empty = tmp_path / "empty.pem"
     empty.write_text("none")
     base = {"bootstrap.servers": kafka.mutual, "security.protocol": "SSL"}
@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_setting(kafka: Kafka, tmp_
 
 
 def test_who_cannot_be_trusted_is_said(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
-    """A broker of another CA, and a client without the required certificate."""
+    """The cases: a broker with a certificate of another CA, and a client without the required certificate."""
     short = {"kafka_request_timeout_ms": "15000", "kafka_delivery_timeout_ms": "15000"}
     stranger = Authority(tmp_path, "stranger")
     other = {**_tls(kafka), "kafka_ssl_truststore_location": str(stranger.certificate)}

@@ -19,7 +19,8 @@ def _plan(first: dict[int, int], last: dict[int, int], part_rows: int) -> Archiv
 
 @pytest.mark.parametrize("part_rows", [1, 7, 100, 1000])
 def test_every_offset_is_in_one_part(part_rows: int) -> None:
-    """In any division; a partition that was added later, or has no records, is empty in all parts."""
+    """This holds for any number of parts. A partition that was added later, or has no records, is empty in all
+    parts."""
     first, last = {0: 10, 1: 0, 2: 5}, {0: 60, 1: 33, 2: 5}
     plan = _plan(first, last, part_rows)
     assert plan.parts == max(1, -(-83 // part_rows))

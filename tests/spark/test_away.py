@@ -34,7 +34,7 @@ def reader(bootstrap: str, **options: str) -> StreamReader:
 
 
 def _writers(bootstrap: str) -> list[Callable[[], object]]:
-    """Create writers as Spark does: creation requests the topic from the broker, and a batch writer also begins an
+    """Create writers as Spark does: the creation requests the topic from the broker, and a batch writer also begins an
     ingest."""
     schema = DefaultSource({"kafka.bootstrap.servers": bootstrap, "subscribe": "t", "columns": "value"}).schema()
     options = write_options({"kafka.bootstrap.servers": bootstrap, "topic": "t"})
@@ -81,7 +81,7 @@ def test_a_broker_that_is_away_is_waited_for_by_every_step_of_the_driver(start_b
 
 
 def test_a_broker_that_stays_away_fails_each_step_in_bounded_time_and_is_named(start_broker: StartBroker) -> None:
-    """`kafka.delivery.timeout.ms`."""
+    """The limit is `kafka.delivery.timeout.ms`."""
     broker = start_broker()
     Confluent(broker.bootstrap).create_topic("t", 1)
     limit = {"kafka.delivery.timeout.ms": "1000"}
@@ -101,7 +101,8 @@ def test_a_broker_that_stays_away_fails_each_step_in_bounded_time_and_is_named(s
 
 
 def test_host_names_that_do_not_resolve_end_a_step_in_seconds() -> None:
-    """A broker that is away is waited for; a name that is wrong is not, as long as no broker was reached."""
+    """The driver waits for a broker that is down, but not for a wrong host name, as long as it has reached no
+    broker."""
     cluster = SparkCluster({"bootstrap.servers": "nowhere.invalid:9092,no.invalid:9092"}, waits=True)
     began = time.monotonic()
     with pytest.raises(OptionError, match=r"cannot resolve any host name: no\.invalid: ") as told:

@@ -42,7 +42,7 @@ def _save(jobs: Jobs, topic: str, begun: Path, go: Path, **options: str) -> None
 
 
 def _when(begun: Path, go: Path, happens: Callable[[], object]) -> None:
-    """Run beside the job."""
+    """Run an action beside the job."""
     give_up = time.monotonic() + WAIT_S
     while not begun.exists():
         assert time.monotonic() < give_up, "the job did not begin"
@@ -55,8 +55,8 @@ def _when(begun: Path, go: Path, happens: Callable[[], object]) -> None:
 
 @pytest.fixture
 def beside() -> Iterator[ThreadPoolExecutor]:
-    """A thread that lives as long as the test: a broker ends with the thread that started it (PR_SET_PDEATHSIG), and
-    Spark finds Python sources in the thread of its session only, which is the test's."""
+    """Run a function in a thread that lives as long as the test: a broker ends with the thread that started it
+    (PR_SET_PDEATHSIG), and Spark finds Python sources only in the thread of its session, which is the test's."""
     with ThreadPoolExecutor(1) as pool:
         yield pool
 
@@ -64,7 +64,8 @@ def beside() -> Iterator[ThreadPoolExecutor]:
 def test_a_broker_that_is_killed_during_a_job_costs_nothing(
     jobs: Jobs, topic: str, start_broker: StartBroker, tmp_path: Path, beside: ThreadPoolExecutor
 ) -> None:
-    """kill -9 and a restart while rows are staged: acknowledged rows are still staged, the others are sent again."""
+    """The broker is killed by kill -9 and restarted while rows are staged: acknowledged rows are still staged, the
+    others are sent again."""
     broker = start_broker()
     there = Jobs(jobs.spark, broker.bootstrap)
     there.create(topic)

@@ -1,4 +1,5 @@
-"""Leaders die during Spark's writes to a cluster: the writes continue at other leaders, and every row is there once."""
+"""Leaders die during Spark's writes to a cluster: the writes continue at other leaders, and every row is written
+once."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def kill_leader(cluster: BrokerCluster, topic: str, partition: int) -> None:
 
 
 def check(jobs: Jobs, cluster: BrokerCluster, topic: str, values: list[str]) -> None:
-    """All of them once; also when every broker is back."""
+    """Check that every row exists once, also after every broker is back."""
     assert jobs.values(topic) == values
     for broker in cluster.brokers.values():
         if not broker.running:

@@ -34,7 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def archives(broker: BrokerProcess, folder: Path) -> dict[str, Done]:
-    """All archives of this file: of 100 records in two partitions, five in one of two, and one."""
+    """All archives of this file: of 100 records in two partitions, of five records in one of two partitions, and of one
+    record."""
     client = Confluent(broker.bootstrap)
     producer = client.producer()
     for topic, partitions in (("archive-all", PARTITIONS), ("archive-half", PARTITIONS), (LIKE_AN_ID, 1)):
@@ -42,7 +43,7 @@ def archives(broker: BrokerProcess, folder: Path) -> dict[str, Done]:
     producer.send("archive-all", [Record(number % PARTITIONS, f"k{number}", f"v{number}") for number in range(ROWS)])
     producer.send("archive-half", [Record(0, None, f"v{number}") for number in range(5)])
     producer.send(LIKE_AN_ID, [Record(0, None, "v")])
-    # The machine's zone is 14 hours ahead, so this is in the future if it is taken for a time of that zone.
+    # The machine's time zone is 14 hours ahead: interpreted in that zone, this time would be in the future.
     soon = dt.datetime.fromtimestamp(time.time() - 3600, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
     def run(dest: str, *more: str, topic: str = "archive-half") -> tuple[str, ...]:
@@ -104,13 +105,13 @@ def test_a_partition_without_records_of_that_time_adds_nothing(archives: dict[st
 
 
 def test_the_summary_counts_what_the_run_wrote(archives: dict[str, Done], folder: Path) -> None:
-    """Without earlier contents of the folder."""
+    """Earlier contents of the folder do not count."""
     assert _parts(archives["some"]) == [(0, 3, 4, 2), (1, None, None, 0)]
     assert pq.read_table(folder / "half").num_rows == 5 + 2
 
 
 def test_a_topic_may_have_a_name_like_an_id(archives: dict[str, Done], folder: Path) -> None:
-    """Also: where to may be a URL."""
+    """The destination may be a URL."""
     assert _parts(archives["name"]) == [(0, 0, 0, 1)]
     assert (folder / "name").is_dir()
 
@@ -153,12 +154,12 @@ LATER = {"startingOffsetsByTimestampStrategy": "latest"}
     ],
 )
 def test_a_range_is_said_in_several_ways(text: str | None, option: dict[str, str]) -> None:
-    """Words, times and offsets; times are in UTC."""
+    """The ranges are given by words, times and offsets; times are in UTC."""
     assert _bound("--from", text) == option
 
 
 def test_the_end_is_said_in_the_same_ways() -> None:
-    """Without its confirmation word."""
+    """The user omits the word that confirms the end."""
     assert _bound("--to", "latest") == {"endingOffsets": "latest"}
     assert _bound("--to", "2026-11-21") == {"endingTimestamp": "1795219200000"}
     with pytest.raises(click.BadParameter, match="earliest: expected latest, an ISO time"):
@@ -170,6 +171,6 @@ def test_the_end_is_said_in_the_same_ways() -> None:
     ["{", "{}x", '{"t": 5}', '{"t": {"0": null}}', "[]", "noon", "latest", "20261101", "1795219200", "1960-01-01"],
 )
 def test_what_may_mean_two_things_is_refused(text: str) -> None:
-    """A date without dashes and seconds are no milliseconds."""
+    """A date without dashes, and seconds, are not milliseconds."""
     with pytest.raises(click.BadParameter):
         _bound("--from", text)

@@ -47,7 +47,7 @@ TOPICS = ("load-zip", "load-cut", "load-names", "load-dot", "load-avro", "load-r
 
 @pytest.fixture(scope="module")
 def loads(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    """All loads of this file, and questions about them."""
+    """All loads of this file, and functions that query them."""
     folder = tmp_path_factory.mktemp("load files")
     for name, text in FILES.items():
         (folder / name).write_text(text)
@@ -135,7 +135,7 @@ def test_what_a_user_can_mend_is_named(loads: dict[str, Done]) -> None:
 
 
 def test_values_of_csv_stay_as_they_are(broker: BrokerProcess, loads: dict[str, Done]) -> None:
-    """A number that begins with zeros is no number."""
+    """A number with leading zeros stays text."""
     assert loads["zip"].told["rows"] == 2
     assert _values(broker, "load-zip") == [
         (b"007", b'{"id":"007","zip":"01234","price":"1.10"}'),
@@ -167,7 +167,7 @@ def test_columns_may_have_dots_and_differ_in_case(broker: BrokerProcess, loads: 
 
 
 def test_timestamps_in_avro_know_no_zone(broker: BrokerProcess, loads: dict[str, Done]) -> None:
-    """Not even in the hour that is repeated when summer time ends."""
+    """This holds even in the hour that is repeated when summer time ends."""
     line = loads["avro"].err.splitlines()[0]
     assert loads["avro"].told["rows"] == 3, loads["avro"].err
     assert len(loads["avro"].err.splitlines()) == 1, loads["avro"].err
@@ -188,7 +188,7 @@ def test_an_ingest_is_known_by_topic_and_id(loads: dict[str, Done]) -> None:
 
 
 def test_files_are_loaded_once_under_one_name(broker: BrokerProcess, loads: dict[str, Done]) -> None:
-    """A second load of the same name does nothing; ls, show and abort know it."""
+    """A second load with the same name changes nothing; list, describe and abort know the ingest."""
     for told in (loads["rows"].told, loads["rows again"].told, *loads["show rows, json"].told):
         assert (told["state"], told["rows"]) == ("committed", 1000)
         assert sum(each["last"] - each["first"] + 1 for each in told["partitions"]) == 1000
@@ -222,7 +222,7 @@ def test_the_reason_is_taken_out_of_what_spark_says() -> None:
 
 
 def test_pyspark_logs_no_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Except on request."""
+    """pyspark logs JSON only on request."""
     for verbose in (False, True):
         quiet_pyspark(verbose=verbose)
         PySparkLogger.getLogger(PYSPARK_LOGGERS[1]).exception("no", errorClass="X")  # type: ignore[no-untyped-call]
@@ -236,7 +236,7 @@ def test_a_jvm_that_does_not_start_says_why() -> None:
 
 
 def test_rows_in_avro_are_read_by_their_schema() -> None:
-    """Nested, null, decimal and temporal values."""
+    """The rows have nested, null, decimal and temporal values."""
     inner = t.StructType([t.StructField("x", t.DoubleType()), t.StructField("day", t.DateType())])
     struct = t.StructType(
         [
@@ -264,7 +264,7 @@ def test_rows_in_avro_are_read_by_their_schema() -> None:
 
 
 def test_records_in_avro_have_names_of_their_own() -> None:
-    """`a_b` is another one than `b` of `a`."""
+    """The record `a_b` differs from the record `b` in `a`."""
     one = t.StructType([t.StructField("x", t.LongType())])
     two = t.StructType([t.StructField("y", t.StringType())])
     struct = t.StructType([t.StructField("a_b", two), t.StructField("a", t.StructType([t.StructField("b", one)]))])

@@ -28,7 +28,7 @@ from tests.support.brokers import BrokerProcess
 
 LIMIT_S = 300
 ROWS, GROUPS = 1_000_000, 50
-"""More than are loaded in many minutes; they are equal, so the file is small."""
+"""More rows than can be loaded in many minutes; they are equal, so the file is small."""
 
 
 class Command:
@@ -47,7 +47,7 @@ class Command:
             )
 
     def until(self, what: Callable[[], object]) -> None:
-        """Waits, while it runs."""
+        """Wait for a condition while the command runs."""
         give_up = time.monotonic() + LIMIT_S
         while not what():
             assert self._process.poll() is None, self.told
@@ -56,12 +56,12 @@ class Command:
 
     @property
     def told(self) -> str:
-        """Its stderr so far."""
+        """Return the command's stderr so far."""
         return self._stderr.read_text()
 
     @property
     def children(self) -> bool:
-        """Whether it has started processes."""
+        """Return whether the command has started child processes."""
         for path in Path(f"/proc/{self._process.pid}/task").glob("*/children"):
             with contextlib.suppress(OSError):  # this thread has ended meanwhile
                 if path.read_text().strip():
@@ -107,7 +107,7 @@ def test_a_load_that_is_stopped_leaves_nothing(broker: BrokerProcess, tmp_path: 
 
 
 def test_a_load_that_is_decided_stays(broker: BrokerProcess) -> None:
-    """The user gets a message; and an ingest that this load has not begun is not aborted."""
+    """The user gets a message. An ingest that this load has not begun is not aborted."""
     Confluent(broker.bootstrap).create_topic("load-decided", 1)
     cluster = SparkCluster({"bootstrap.servers": broker.bootstrap})
     topic_id = cluster.topics_named(["load-decided"])["load-decided"].id

@@ -1,4 +1,4 @@
-"""Writes that are in the topic exactly once or not at all, whatever fails on the way."""
+"""Writes are in the topic exactly once or not at all, whatever fails."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def _save(jobs: Jobs, frame: DataFrame, topic: str, **options: str) -> None:
 
 
 def _counts(jobs: Jobs, topic: str) -> tuple[int, Contents]:
-    """Counted by the broker's end offsets, and by reads of Spark's connector."""
+    """Count rows by the broker's end offsets, and by reads of Spark's connector."""
     ends = jobs.client.end_offsets(topic, PARTITIONS)
     return sum(ends.values()), jobs.contents(topic, "kafka")
 
 
 def _broken(frame: DataFrame, how: str, attempts: int) -> DataFrame:
-    """Task 1 breaks after some rows in its first `attempts` attempts."""
+    """Return rows of which task 1 fails after some in its first `attempts` attempts."""
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -62,7 +62,7 @@ def _broken(frame: DataFrame, how: str, attempts: int) -> DataFrame:
 
 @pytest.mark.parametrize(("how", "attempts"), [pytest.param("raises", 2, marks=pytest.mark.slow), ("dies", 1)])
 def test_tasks_that_fail_leave_nothing(jobs: Jobs, topic: str, how: str, attempts: int) -> None:
-    """A task is tried again: its first attempts had staged rows already."""
+    """The tasks are retried: their first attempts had already staged rows."""
     jobs.create(topic)
     jobs.create(f"{topic}-plain")
     rows = _rows(jobs)
@@ -160,7 +160,7 @@ def test_a_driver_that_dies_before_commit_is_fenced_by_the_next(jobs: Jobs, topi
 
 
 def test_a_driver_that_dies_after_commit_is_repeated_without_effect(jobs: Jobs, topic: str) -> None:
-    """Its successor learns that the ingest is committed: tasks write nothing, commit succeeds."""
+    """Its successor sees that the ingest is committed: tasks write nothing, and commit succeeds."""
     jobs.create(topic)
     first = _writer(jobs, topic, topic)
     first.commit([first.write(_batches())])
@@ -174,7 +174,7 @@ def test_a_driver_that_dies_after_commit_is_repeated_without_effect(jobs: Jobs, 
 def test_a_deleted_topic_and_another_cluster_are_told_apart_from_trouble(
     jobs: Jobs, topic: str, start_broker: StartBroker
 ) -> None:
-    """No waiting: another try cannot help."""
+    """The job does not wait: a retry cannot help."""
     topic_id = jobs.create(topic)
     other = start_broker()
     Confluent(other.bootstrap).create_topic(topic, PARTITIONS)
@@ -184,8 +184,8 @@ def test_a_deleted_topic_and_another_cluster_are_told_apart_from_trouble(
 
 
 def test_a_stream_writes_every_row_once_over_restarts_at_any_point(jobs: Jobs, topic: str, tmp_path: Path) -> None:
-    """A batch fails half-way and is run again; a batch is run again although it was committed, as after a crash between
-    the sink's commit and Spark's own."""
+    """A batch fails half-way and is run again. Another batch is run again although it was committed, as after a crash
+    between the sink's commit and Spark's own."""
     source, target = f"{topic}-in", f"{topic}-out"
     jobs.create(source)
     jobs.create(target)
@@ -200,7 +200,8 @@ def test_a_stream_writes_every_row_once_over_restarts_at_any_point(jobs: Jobs, t
     jobs.run(incoming, checkpoint, "pybroker", **jobs.sink(target))
     expected = jobs.contents(source, "kafka")
     assert jobs.contents(target, "kafka") == expected
-    # As after a crash before Spark recorded the batch as complete: it runs the last batch again, with the same number.
+    # This is the state after a crash before Spark recorded the batch as complete: Spark runs the last batch again, with
+    # the same number.
     committed = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
     committed[-1].unlink()
     (checkpoint / "commits" / f".{committed[-1].name}.crc").unlink(missing_ok=True)

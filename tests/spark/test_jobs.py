@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Refused = pytest.raises
 LATELY_MS = int(time.time()) * 1000 - 3_600_000
-"""Records of an hour ago: of older ones than a week retention leaves nothing, at any moment."""
+"""Timestamps of an hour ago: retention may remove records that are older than a week at any moment."""
 
 
 def test_spark_finds_the_source_without_registration(spark: SparkSession) -> None:
@@ -39,7 +39,8 @@ def test_both_connectors_write_and_read_the_same(jobs: Jobs, topic: str, codec: 
 
 
 def test_views_of_sql_are_read_and_inserted_into_and_tables_refused(jobs: Jobs, topic: str) -> None:
-    """Spark hands the options of a table in its catalog to no Python source: that is said, not a missing option."""
+    """Spark passes the options of a table in its catalog to no Python source: the error says so, instead of reporting a
+    missing option."""
     jobs.create(topic)
     sql, servers = jobs.spark.sql, f"`kafka.bootstrap.servers` '{jobs.bootstrap}'"
     into = f"(key string, value string) USING pybroker OPTIONS ({servers}, topic '{topic}')"
@@ -133,7 +134,7 @@ def _fails(action: Callable[[], object], told: str) -> None:
 
 
 def test_what_cannot_be_done_is_said_before_the_job(jobs: Jobs, topic: str) -> None:
-    """Options, columns, topics, modes."""
+    """The cases are options, columns, topics and modes."""
     rows = jobs.rows(1)
     unknown = f"UnknownTopicError: there is no topic {topic} in cluster .*pybroker topics create {topic} "
     _fails(lambda: jobs.read(topic).count(), unknown)
@@ -151,7 +152,7 @@ def test_what_cannot_be_done_is_said_before_the_job(jobs: Jobs, topic: str) -> N
 
 @pytest.mark.parametrize("mode", ["exactly-once", "append"])
 def test_a_write_makes_its_topic_if_asked(jobs: Jobs, topic: str, mode: str) -> None:
-    """Once, before the tasks begin; the next write finds it."""
+    """The topic is created once, before the tasks begin; the next write uses it."""
     for _ in range(2):
         jobs.write(jobs.rows(100), topic, mode=mode, createTopic="true", topicPartitions="3")
     assert jobs.read(topic).count() == 200

@@ -1,4 +1,5 @@
-"""The native half alone: Arrow into a broker and back, seen by another client."""
+"""The native part of the data source without Spark: Arrow batches are written to a broker and read back, also by
+another client."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from tests.support.brokers import BrokerProcess
 
 PARTITIONS = 3
 LATELY_US = int(time.time()) * 1_000_000 - 3_599_877_000
-"""An hour ago and some milliseconds: of records older than a week retention leaves nothing, at any moment."""
+"""An hour and some milliseconds ago: retention may remove records that are older than a week at any moment."""
 ALL = [
     "key",
     "value",
@@ -54,7 +55,7 @@ Write = Callable[..., list[WrittenPartition]]
 
 @pytest.fixture
 def target(broker: BrokerProcess, topic: str) -> SinkTarget:
-    """A topic as a sink wants it."""
+    """A topic as a sink needs it."""
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
     found = SparkCluster({"bootstrap.servers": broker.bootstrap}).topics_named([topic])[topic]
     return SinkTarget(Uuid.parse(found.id), topic, PARTITIONS, 1_000_000)
@@ -62,7 +63,7 @@ def target(broker: BrokerProcess, topic: str) -> SinkTarget:
 
 @pytest.fixture
 def write(broker: BrokerProcess, target: SinkTarget) -> Write:
-    """Writes rows and finishes."""
+    """Return a function that writes rows and finishes."""
 
     def run(*batches: pa.RecordBatch, **settings: str) -> list[WrittenPartition]:
         given = {name.replace("_", "."): value for name, value in settings.items()}
@@ -84,7 +85,7 @@ def batch(count: int = 1000, **columns: pa.Array) -> pa.RecordBatch:
 
 
 def consumed(broker: BrokerProcess, topic: str) -> list[Found]:
-    """(partition, key, value, headers, timestamp) of everything, by librdkafka."""
+    """Return (partition, key, value, headers, timestamp) of all records, read by librdkafka."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "x", "check.crcs": True})
     try:
         total = 0
@@ -190,7 +191,7 @@ def test_the_topic_column_keeps_to_the_largest_batch_of_each_topic(broker: Broke
 
 
 def test_the_partition_column_decides_and_is_checked(target: SinkTarget, write: Write) -> None:
-    """A null leaves it to the key."""
+    """If the column is null, the key determines the partition."""
     rows = pa.RecordBatch.from_pydict(
         {"key": ["a", "a"], "value": [b"1", b"2"], "partition": pa.array([2, None], pa.int32())}
     )
@@ -231,7 +232,7 @@ def test_columns_of_the_wrong_type_are_named(write: Write, columns: dict[str, li
 
 
 def test_what_is_no_arrow_batch_is_refused(write: Write) -> None:
-    """Python objects of all kinds."""
+    """Python objects of all kinds are refused."""
     with pytest.raises(AttributeError):
         write(b"rows")
     with pytest.raises(TypeError, match="a batch of rows is needed"):
@@ -242,7 +243,7 @@ def test_what_is_no_arrow_batch_is_refused(write: Write) -> None:
 def test_a_topic_of_the_same_name_gets_and_gives_nothing(
     broker: BrokerProcess, target: SinkTarget, write: Write
 ) -> None:
-    """Sink and source know the id: after a re-creation both end with UNKNOWN_TOPIC_ID."""
+    """Sink and source use the topic id: after a re-creation both end with UNKNOWN_TOPIC_ID."""
     write(batch(10))
     sink = ArrowSink({"bootstrap.servers": broker.bootstrap}, [target])
     sink.write(batch(10))

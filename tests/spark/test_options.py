@@ -69,7 +69,7 @@ def read(**options: str) -> object:
     ],
 )
 def test_a_mistake_in_a_read_is_named(options: dict[str, str], told: str) -> None:
-    """Unknown names come with the nearest one."""
+    """The error for an unknown name contains the nearest known one."""
     with pytest.raises(OptionError, match=re.escape(told)):
         read(**options)
 
@@ -90,7 +90,7 @@ def test_a_mistake_in_a_read_is_named(options: dict[str, str], told: str) -> Non
     ],
 )
 def test_a_mistake_in_a_write_is_named(options: dict[str, str], told: str) -> None:
-    """The same for writes."""
+    """The same holds for writes."""
     with pytest.raises(OptionError, match=re.escape(told)):
         write_options({**HERE, **options})
 
@@ -112,14 +112,14 @@ def test_a_mistake_in_a_write_is_named(options: dict[str, str], told: str) -> No
     ],
 )
 def test_a_subscription_that_means_nothing_is_named(options: dict[str, str], told: str) -> None:
-    """It is not treated as all partitions, or as none."""
+    """The subscription is refused; it does not mean all partitions, or none."""
     with pytest.raises(OptionError, match=re.escape(told)):
         read_options({**HERE, **options}, streaming=True)
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    """As in Spark's source; `load()` does not know yet which kind of read it is."""
+    """As in Spark's source, `load()` does not know yet which kind of read it is."""
     given = {**HERE, "subscribe": "t", name: {"endingOffsets": "latest"}.get(name, "5")}
     source = DefaultSource(given)
     if name != "endingOffsetsByTimestamp":
@@ -131,7 +131,7 @@ def test_a_stream_has_no_end(name: str) -> None:
 
 
 def test_a_stream_has_no_ingest_id_of_the_users() -> None:
-    """Batch numbers begin again with a new checkpoint: the broker would take its batches for those it has."""
+    """Batch numbers begin again with a new checkpoint: the broker would mistake its batches for the earlier ones."""
     given = {**HERE, "topic": "t", "ingestId": "mine"}
     assert write_options(given).ingest_id == "mine"
     with pytest.raises(OptionError, match=r"ingestId is not supported for a stream: .* new checkpoint"):
@@ -157,7 +157,7 @@ def test_a_delay_has_a_unit_or_is_in_milliseconds(text: str, delay_s: float) -> 
 
 
 def test_the_driver_takes_settings_as_the_native_client_reads_them() -> None:
-    """Blanks around a value are nothing, in planning as in tasks."""
+    """Blanks around a value are ignored, in planning as in tasks."""
     given = {**HERE, "kafka.isolation.level": " read_committed ", "kafka.delivery.timeout.ms": " 5000 "}
     options = read_options({**given, "subscribe": "t"}, streaming=False)
     client = BlockingClient(options.client)
@@ -170,7 +170,8 @@ def test_the_driver_takes_settings_as_the_native_client_reads_them() -> None:
 @pytest.mark.parametrize("name", ["ssl.truststore.certificates", "ssl.truststore.location"])
 @pytest.mark.parametrize("held", ["", "none", "-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n"])
 def test_trust_without_a_certificate_is_refused(tmp_path: Path, name: str, held: str) -> None:
-    """Inline or in a file, and checked before a request: no broker listens there. No CA would be trusted."""
+    """The certificates, inline or in a file, are checked before any request: no broker listens there. An empty list
+    would trust no CA."""
     file = tmp_path / "ca.pem"
     file.write_text(held)
     value, shown = (held, "") if name.endswith("certificates") else (str(file), f"={file}")

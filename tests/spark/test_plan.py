@@ -1,4 +1,4 @@
-"""Plans, positions and fences: pure decisions."""
+"""Plans, positions and the comparison with checkpoints: pure decisions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ranges = st.lists(st.builds(_range, st.integers(0, 9), st.integers(0, 99), st.in
 
 @given(ranges, st.integers(0, 20), st.integers(0, 300))
 def test_a_split_covers_every_offset_once(given_ranges: list[OffsetRange], least: int, most: int) -> None:
-    """Whatever minPartitions and maxRecordsPerPartition are."""
+    """This holds for any minPartitions and maxRecordsPerPartition."""
     cut = split(given_ranges, least, most)
     assert all(each.size > 0 for each in cut)
     assert not most or all(each.size <= most for each in cut)
@@ -56,7 +56,7 @@ def test_a_limited_batch_moves_every_partition_that_has_records(places: list[tup
 
 
 def test_a_position_survives_its_json() -> None:
-    """Partitions in order: equal positions are equal texts."""
+    """Partitions are in order, so equal positions have equal texts."""
     made = position(p10=5, p2=7)
     assert StreamPosition.from_json(made.to_json()) == made
     assert list(made.to_json()["topics"][OLD]["p"]) == ["2", "10"]
@@ -93,7 +93,7 @@ def rules(policy: str = "fail", *, fail: bool = True, first: int = 0, last: int 
 
 @pytest.mark.checklist("R22", "U8")
 def test_a_checkpoint_of_another_cluster_is_refused() -> None:
-    """With every policy."""
+    """This holds with every policy."""
     with pytest.raises(TopicChangedError, match="belongs to cluster c, but the brokers are of cluster d"):
         check_cluster(position(p0=5), "d")
 
@@ -107,14 +107,14 @@ def test_an_unchanged_topic_goes_on_where_it_was() -> None:
 @pytest.mark.checklist("U8")
 @pytest.mark.parametrize("fail", [True, False])
 def test_a_re_created_topic_is_refused_by_default(fail: bool) -> None:
-    """`failOnDataLoss=false` does not make another topic's records the right ones."""
+    """`failOnDataLoss=false` does not make the records of another topic valid for the checkpoint."""
     here = [SparkTopic(NEW, "t", (1,))]
     with pytest.raises(TopicChangedError, match=f"re-created: the checkpoint belongs to id {OLD}, the topic has {NEW}"):
         rules(fail=fail, topic_id=NEW).carried_over(position(p0=500), here)
 
 
 def test_a_re_created_topic_is_read_from_its_start_if_asked() -> None:
-    """Under its new id."""
+    """It is read under its new id."""
     here = [SparkTopic(NEW, "t", (1,))]
     assert rules("earliest", topic_id=NEW, first=3).carried_over(position(p0=500), here) == position(NEW, p0=3)
 
@@ -148,7 +148,7 @@ def test_a_truncated_topic_is_refused_unless_it_may_start_over() -> None:
 
 
 def test_records_that_aged_out_are_an_error_or_skipped() -> None:
-    """`failOnDataLoss`, and nothing else, decides that."""
+    """Only `failOnDataLoss` decides this."""
     here = [SparkTopic(OLD, "t", (1,))]
     with pytest.raises(DataLossError, match=re.escape("offsets 500 to 600 were removed")):
         rules(first=600).carried_over(position(p0=500), here)

@@ -1,4 +1,4 @@
-"""Executors and drivers that are killed as processes, and attempts that run beside each other: rows are there once."""
+"""Executors and drivers are killed, and attempts run beside each other: each row is written once."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ IN_ONE = "local[2,4]"
 
 
 def _listed(jobs: Jobs, topic_id: str, ingest_id: str) -> list[tuple[int, int]]:
-    """(state, rows) of the ingest, as the broker reports it."""
+    """Return (state, rows) of the ingest, as the broker reports it."""
     found = ingest_steps.listed(SparkCluster({"bootstrap.servers": jobs.bootstrap}), [topic_id], ingest_id)
     return [(each.state, each.rows) for each in found]
 
 
 def _until(condition: Callable[[], bool], child: subprocess.Popen[bytes], log: Path) -> None:
-    """Waits for something that the driver must bring about."""
+    """Wait for a condition that the driver must bring about."""
     give_up = time.monotonic() + WAIT_S
     while not condition():
         told = log.read_text(errors="replace")[-3000:]
@@ -50,7 +50,8 @@ def _ended(child: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _exactly_once(jobs: Jobs, topic: str, topic_id: str, ingest_id: str) -> None:
-    """By the broker's count of the ingest, by its end offsets, and by the records that confluent-kafka reads."""
+    """Check the number of rows by the broker's count of the ingest, by its end offsets, and by the records that
+    confluent-kafka reads."""
     assert _listed(jobs, topic_id, ingest_id) == [(ingest_steps.LoadState.COMMITTED, COUNT)]
     assert sum(jobs.client.end_offsets(topic, PARTITIONS).values()) == COUNT
     found = jobs.client.read(topic, PARTITIONS, COUNT)
@@ -59,7 +60,7 @@ def _exactly_once(jobs: Jobs, topic: str, topic_id: str, ingest_id: str) -> None
 
 
 def _again(jobs: Jobs, topic: str, ingest_id: str) -> None:
-    """The same load, by a driver that survives."""
+    """Run the same load with a driver that survives."""
     jobs.write(jobs.rows(COUNT), topic, mode="exactly-once", ingestId=ingest_id)
 
 
@@ -86,7 +87,7 @@ def test_an_executor_that_is_killed_costs_nothing(jobs: Jobs, topic: str, tmp_pa
 
 @pytest.fixture
 def gated(jobs: Jobs, start_broker: StartBroker) -> Iterator[tuple[Gate, Jobs]]:
-    """A broker that clients reach through a gate only, and jobs that do."""
+    """A broker that clients reach only through a gate, and jobs that use it."""
     gate = Gate()
     try:
         broker = start_broker({"advertised.listeners": f"PLAINTEXT://{gate.address}"})
@@ -117,7 +118,7 @@ def test_a_driver_that_is_killed_around_its_commit_may_be_run_again(
     gate.stop(ingest_steps.COMMIT, stopped)
     with clusters.driver(job.command(), tmp_path, clusters.environment(tmp_path)) as child:
         _until(gate.reached.is_set, child, tmp_path / "driver.log")
-        # Executors are on other machines: they run until they notice.
+        # With executors on other machines, these continue until they notice that the driver is gone.
         kill_all(tree(child.pid, spared=_is_executor))
         assert child.wait(WAIT_S) == -signal.SIGKILL
     gate.pass_on()

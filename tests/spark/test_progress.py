@@ -31,7 +31,7 @@ def _until(what: Callable[[], bool]) -> None:
 
 
 class Job:
-    """A job whose tasks end on demand: first TASKS of them, then GROUPS together."""
+    """A job whose tasks end on demand: TASKS of them first, then GROUPS together."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder = spark, folder
@@ -49,7 +49,7 @@ class Job:
         rows.map(lambda each: (each % GROUPS, each)).groupByKey(GROUPS).count()
 
     def end(self, task: int) -> None:
-        """Lets a task end."""
+        """Let a task end."""
         (self._folder / str(task)).touch()
 
 
@@ -80,7 +80,7 @@ def test_tasks_are_counted_from_the_first_one_to_the_last(spark: SparkSession, t
 
 
 def _shown(spark: SparkSession, folder: Path, *, terminal: bool) -> list[str]:
-    """The output until it shows one ended task, while the others run."""
+    """Return the output once it shows one ended task, while the others run."""
     folder.mkdir()
     out, job = io.StringIO(), Job(spark, folder)
     console = Console(file=out, force_terminal=terminal, width=200)
@@ -102,7 +102,7 @@ def _shown(spark: SparkSession, folder: Path, *, terminal: bool) -> list[str]:
 
 
 def test_a_bar_and_lines_say_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines come every ten seconds, so that a log stays short; here more often."""
+    """Lines normally come every ten seconds, so that a log stays short; in this test they come more often."""
     one = f"1/{TASKS + GROUPS} tasks, 1,000,000 rows, 64.0 MB, "
     assert [line for line in _shown(spark, tmp_path / "bar", terminal=True) if one in line]
     assert module.LINE_EVERY_S == 10

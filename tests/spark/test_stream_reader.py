@@ -59,7 +59,7 @@ class Query:
         return StreamReader(read_options(given, streaming=True), DefaultSource(given).schema())
 
     def first_batch(self, **options: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Start and end of the first micro-batch."""
+        """Return start and end of the first micro-batch."""
         reader = self.reader(**options)
         start = reader.initialOffset()
         return start, reader.latestOffset(start, ReadAllAvailable())
@@ -78,7 +78,7 @@ def query(broker: BrokerProcess, topic: str) -> Query:
 
 
 def plan(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> Plan:
-    """(topic, partition, start, end) of the tasks."""
+    """Return (topic, partition, start, end) of the tasks."""
     planned = []
     for each in reader.partitions(start, end):
         assert isinstance(each, RangePartition)
@@ -87,7 +87,7 @@ def plan(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> Pl
 
 
 def rows(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> int:
-    """The number of rows that the tasks read."""
+    """Return the number of rows that the tasks read."""
     return sum(batch.num_rows for part in reader.partitions(start, end) for batch in reader.read(part))
 
 
@@ -194,7 +194,7 @@ def test_what_is_not_subscribed_any_more_is_not_read(query: Query, caplog: pytes
 
 
 def test_partitions_that_are_not_assigned_any_more_are_not_read(query: Query) -> None:
-    """The remaining ones do not matter either."""
+    """Records that were deleted from the unassigned partition do not fail the query."""
     query.create(query.topic, 10, partitions=2)
     _, end = query.first_batch()
     query.records_gone(query.topic, 10)

@@ -1,4 +1,4 @@
-"""Streaming reads: limits, restarts, and checkpoints that know which topic they belong to."""
+"""Streaming reads: limits, restarts, and checkpoints that identify the topic to which they belong."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_query_goes_on_where_it_was_when_its_topic_is_undeleted(jobs: Jobs, to
 
 @pytest.mark.slow
 def test_records_that_are_gone_fail_or_are_skipped(jobs: Jobs, topic: str, tmp_path: Path) -> None:
-    """`failOnDataLoss` decides between a message with the offsets and going on at the log's start."""
+    """By `failOnDataLoss`, the query fails with a message that has the offsets, or continues at the log start."""
     jobs.create(topic, 1)
     jobs.write(jobs.rows(100, "a", tasks=1), topic)
     _copy(jobs, topic, tmp_path)
@@ -152,7 +152,7 @@ def test_records_that_are_gone_fail_or_are_skipped(jobs: Jobs, topic: str, tmp_p
 
 @pytest.mark.slow
 def test_new_partitions_are_read_from_their_start(jobs: Jobs, topic: str, tmp_path: Path) -> None:
-    """Also by a pattern that a new topic matches."""
+    """A pattern also includes new topics that match it."""
     jobs.create(topic, 1)
     jobs.write(jobs.rows(100), topic)
     pattern = {"subscribePattern": f"{topic}.*", "startingOffsets": "latest"}

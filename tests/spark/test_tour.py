@@ -1,4 +1,4 @@
-"""docs/spark_tour.py runs unchanged and does what it says."""
+"""docs/spark_tour.py runs unchanged, with the results that it describes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""`mode=transactions`: exactly once by Kafka's transactions, into pybroker and into Apache Kafka alike, whatever fails
-between the first row and the last commit.
-"""
+"""`mode=transactions`: exactly once by Kafka's transactions, into pybroker and into Apache Kafka, whatever fails
+between the first row and the last commit."""
 
 from __future__ import annotations
 
@@ -45,13 +44,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
 
 @pytest.fixture(params=["pybroker", "kafka"])
 def there(request: pytest.FixtureRequest, spark: SparkSession) -> Jobs:
-    """Jobs against one broker or the other."""
+    """Jobs against each of the two brokers."""
     broker: BrokerProcess = request.getfixturevalue("broker" if request.param == "pybroker" else "kafka")
     return Jobs(spark, broker.bootstrap)
 
 
 class Writer:
-    """One partition's writer, step by step, without Spark."""
+    """The writer of one partition, step by step, without Spark."""
 
     def __init__(self, jobs: Jobs, topic: str, query: str = "") -> None:
         self.bootstrap = jobs.bootstrap
@@ -88,7 +87,7 @@ def _values(count: int = COUNT, tag: str = "v") -> list[str]:
 
 
 def _broken(frame: DataFrame) -> DataFrame:
-    """Task 1 dies after some rows in its first attempt."""
+    """Return rows of which task 1 fails after some in its first attempt."""
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -139,7 +138,7 @@ def test_attempts_of_one_partition(there: Jobs, topic: str) -> None:
         writer.commit(given_up)
     writer.commit(writer.prepared("third", batch=1))
     assert there.values(topic, **COMMITTED) == ["second", "third"]
-    # A checkpoint that was set back.
+    # The checkpoint was set back.
     assert writer.begun(batch=0).done
 
 
@@ -155,8 +154,8 @@ def test_one_that_cannot_be_committed_keeps_the_others_back(there: Jobs, topic: 
 
 
 def _dying(after: int) -> type[DefaultSource]:
-    """The sink of a driver that ends after so many commits: neither the others nor an abort reach a broker. Made here,
-    so that it goes to Spark's Python processes as it is."""
+    """Return the sink of a driver that ends after this many commits: neither the other commits nor an abort reach a
+    broker. The class is defined here, so that Spark's Python processes get it unchanged."""
 
     class DyingWriter(StreamWriter):
         def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -1,4 +1,4 @@
-"""Writers as Spark makes them, without a Spark: which topic the rows go to."""
+"""Writers as Spark creates them, without Spark: the topic to which the rows are written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _options(broker: BrokerProcess, **given: str) -> dict[str, str]:
 
 
 def test_topic_id_alone_names_the_topic(broker: BrokerProcess, topic: str) -> None:
-    """With `mode=append` it was ignored if the rows had a column `topic`."""
+    """In an earlier version, `mode=append` ignored the option if the rows had a column `topic`."""
     client, other = Confluent(broker.bootstrap), f"{topic}-other"
     client.create_topic(topic, 1)
     client.create_topic(other, 1)
@@ -50,7 +50,8 @@ def test_rows_without_a_topic_are_refused(broker: BrokerProcess) -> None:
 
 
 def test_what_was_committed_before_is_said(broker: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A job under its `ingestId` once more; a micro-batch of a checkpoint that was set back: its rows may be others."""
+    """A job runs again with the same `ingestId`, or a micro-batch of a checkpoint that was set back: its rows may
+    differ."""
     client = Confluent(broker.bootstrap)
     client.create_topic(topic, 1)
     rows = pa.record_batch({"value": ["a", "b"]})

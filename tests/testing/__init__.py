@@ -1,1 +1,1 @@
-"""What the package brings for tests of users' own."""
+"""Tests of the package's support for users' own tests."""

@@ -59,7 +59,7 @@ def test_life_of_its_brokers(shared: Cluster) -> None:
 
 
 def test_under_tls() -> None:
-    """Clients and brokers; a restarted broker is accepted."""
+    """Clients and brokers use TLS; a restarted broker is accepted."""
     with Cluster(3, {"default.replication.factor": 2}, tls=True) as cluster:
         settings = cluster.client_settings
         assert settings["security.protocol"] == "SSL"
@@ -143,7 +143,7 @@ def test_data_directory_of_the_callers_own(store: Store, size: int, tmp_path: Pa
 
 
 def test_it_has_settled_when_all_brokers_show_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker learns of a new topic, or of the controller, a moment after the broker that was asked."""
+    """Other brokers see a new topic, or the controller, a moment after the broker that got the request."""
     old, new = Uuid.random(), Uuid.random()
     looks: list[list[object]] = [
         [None, (1, {"t": old})],
@@ -176,7 +176,7 @@ def test_misuse_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_not_the_expected_zookeeper_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing between this machine and Maven Central can inject code into a test."""
+    """No machine between this one and Maven Central can inject code into a test."""
     monkeypatch.setenv("PYBROKER_TEST_CACHE", str(tmp_path / "cache"))
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -210,7 +210,8 @@ if sys.argv[1] != "return":
 
 @pytest.mark.parametrize("how", ["fork", "return"])
 def test_it_ends_with_its_parent(how: str, tmp_path: Path) -> None:
-    """kill -9 of a parent whose forked child holds on to what the parent held, and a parent that forgets."""
+    """The parent is killed by kill -9 while its forked child keeps the parent's files open; another parent forgets to
+    close the cluster."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, how],
         stdout=subprocess.PIPE,

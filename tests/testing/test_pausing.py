@@ -1,4 +1,4 @@
-"""A child process that is paused stands still when the call returns."""
+"""A paused child process has stopped when the call returns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ threads[0].join()
 
 
 def states(pid: int) -> set[str]:
-    """States of all threads (Linux): "T" for stopped ones."""
+    """Return the states of all threads (Linux): "T" for stopped ones."""
     lines = (path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat"))
     return {line.rpartition(")")[2].split()[0] for line in lines}
 

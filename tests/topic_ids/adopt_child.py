@@ -1,5 +1,5 @@
 """`pybroker adopt` that kills itself at a named step: `python -m tests.topic_ids.adopt_child STEP adopt DIR…`. The
-steps lie between the durable ones of `pybroker/broker/offline/adopt/adoption_steps.py`, which has no code for this."""
+steps are between the durable ones of `pybroker/broker/offline/adopt/adoption_steps.py`, which has no code for this."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _numbers = itertools.count()
 
 
 def unique(what: str = "topic") -> str:
-    """A name of the test's own."""
+    """Return a unique name."""
     return f"{what}-{next(_numbers)}"
 
 
@@ -53,7 +53,7 @@ def recreate(client: WireClient, name: str, partitions: int = 1) -> Uuid:
 
 
 def metadata(client: WireClient, version: int, *topics: str | Uuid, create: bool = False) -> Any:
-    """The whole answer."""
+    """Return the whole response to Metadata."""
     asked = [
         m.MetadataRequest_MetadataRequestTopic(name=topic)
         if isinstance(topic, str)
@@ -64,7 +64,7 @@ def metadata(client: WireClient, version: int, *topics: str | Uuid, create: bool
 
 
 def batch(*values: bytes) -> bytes:
-    """One record batch with the current time: retention would remove an old one at any moment."""
+    """Return one record batch with the current time: retention could remove an old one at any moment."""
     return native.build_batch([(None, value) for value in values], int(time.time() * 1000))
 
 
@@ -74,7 +74,7 @@ _TRANSACTIONAL = 0x10
 def idempotent(
     producer_id: int, sequence: int, *values: bytes, epoch: int = 0, transactional: bool = False
 ) -> bytes:
-    """A batch of an idempotent producer; `transactional`: in its transaction."""
+    """Return a batch of an idempotent producer; `transactional`: in its transaction."""
     made = bytearray(batch(*values))
     if transactional:
         struct.pack_into(">h", made, 21, struct.unpack_from(">h", made, 21)[0] | _TRANSACTIONAL)
@@ -84,7 +84,7 @@ def idempotent(
 
 
 def once(*values: bytes) -> bytes:
-    """A batch that is in a log once, however often it is sent: of a producer of its own."""
+    """Return a batch of a new producer: it is in a log once, however often it is sent."""
     return idempotent(1 << 50 | random.getrandbits(48), 0, *values)
 
 
@@ -122,7 +122,7 @@ def fetch_request(*topics: tuple[str | Uuid, int, int], **chosen: Any) -> m.Fetc
 
 
 def fetch(client: WireClient, topic: str | Uuid, offset: int = 0, version: int = 13, epoch: int = -1) -> Any:
-    """The partition's row of the answer."""
+    """Fetch; return the partition's row of the response."""
     answer = client.call(fetch_request((topic, offset, epoch)), version)
     assert answer.error_code == 0
     ((row,),) = [topic.partitions for topic in answer.responses]

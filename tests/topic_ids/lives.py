@@ -17,7 +17,7 @@ TIMEOUT_MS = 60_000
 
 
 def until(condition: Callable[[], bool], what: str = "the condition") -> None:
-    """Waits for a condition that the broker brings about."""
+    """Wait for a condition that the broker brings about."""
     give_up = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < give_up, f"not within {WAIT_S} s: {what}"
@@ -25,15 +25,15 @@ def until(condition: Callable[[], bool], what: str = "the condition") -> None:
 
 
 class Lives:
-    """One administrator, producer and consumer. Each call is a connection of its own, so a broker may restart."""
+    """One administrator, producer and consumer. Each call uses a new connection, so a broker may restart."""
 
     def __init__(self, port: int, answer_s: float = ANSWER_S) -> None:
-        """`answer_s`: how long to wait for an answer."""
+        """`answer_s`: time limit for a response."""
         self.port = port
         self._answer_s = answer_s
 
     def call(self, request: Any, version: int) -> Any:
-        """Any request."""
+        """Send any request; return the response."""
         with WireClient(self.port, timeout_s=self._answer_s) as client:
             return client.call(request, version)
 
@@ -47,7 +47,7 @@ class Lives:
         return topic_id
 
     def try_create(self, name: str, partitions: int = 1, *, replicas: int = 1, **configs: str) -> Any:
-        """The answer to CreateTopics."""
+        """Return the response to CreateTopics."""
         settings = [
             m.CreateTopicsRequest_CreatableTopicConfig(name=key.replace("_", "."), value=value)
             for key, value in configs.items()
@@ -58,7 +58,7 @@ class Lives:
         return self.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7).topics[0]
 
     def delete(self, which: str | Uuid) -> Any:
-        """The answer to DeleteTopics 6."""
+        """Return the response to DeleteTopics 6."""
         topic = (
             m.DeleteTopicsRequest_DeleteTopicState(name=which)
             if isinstance(which, str)
@@ -67,17 +67,17 @@ class Lives:
         return self.call(m.DeleteTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 6).responses[0]
 
     def undelete(self, topic_id: Uuid, new_name: str | None = None) -> Any:
-        """The answer to UndeleteTopics."""
+        """Return the response to UndeleteTopics."""
         topic = m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id, new_name=new_name)
         return self.call(m.UndeleteTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 0).topics[0]
 
     def purge(self, topic_id: Uuid, delay_ms: int = 0) -> Any:
-        """The answer to PurgeTopics."""
+        """Return the response to PurgeTopics."""
         topics = [m.PurgeTopicsRequest_PurgeableTopic(topic_id=topic_id)]
         return self.call(m.PurgeTopicsRequest(topics=topics, delay_ms=delay_ms, timeout_ms=TIMEOUT_MS), 0).topics[0]
 
     def truncate(self, which: str | Uuid, *, keep_offsets: bool = False) -> Any:
-        """The answer to TruncateTopics."""
+        """Return the response to TruncateTopics."""
         topic = m.TruncateTopicsRequest_TruncatableTopic(keep_offsets=keep_offsets)
         if isinstance(which, str):
             topic.name = which
@@ -86,7 +86,7 @@ class Lives:
         return self.call(m.TruncateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 0).topics[0]
 
     def history(self, which: str | Uuid) -> Any:
-        """The answer to DescribeTopicHistory."""
+        """Return the response to DescribeTopicHistory."""
         topic = (
             m.DescribeTopicHistoryRequest_HistoryTopic(name=which)
             if isinstance(which, str)
@@ -95,13 +95,13 @@ class Lives:
         return self.call(m.DescribeTopicHistoryRequest(topics=[topic]), 0).topics[0]
 
     def deletions(self, *which: Uuid) -> list[Any]:
-        """The answer to DescribeDeletions: of these topics, or of all that are not finished."""
+        """Return the response to DescribeDeletions for these topics, or for all deletions that are not finished."""
         filters = [m.DescribeDeletionsRequest_DeletionFilter(topic_id=one) for one in which] or None
         found: list[Any] = self.call(m.DescribeDeletionsRequest(topics=filters), 1).deletions
         return found
 
     def alter_broker_default(self, name: str, value: str) -> None:
-        """Sets a setting of all brokers."""
+        """Set a setting of all brokers."""
         config = m.IncrementalAlterConfigsRequest_AlterableConfig(name=name, config_operation=0, value=value)
         resource = m.IncrementalAlterConfigsRequest_AlterConfigsResource(
             resource_type=4, resource_name="", configs=[config]
@@ -110,19 +110,19 @@ class Lives:
         assert answer.error_code == 0, answer.error_message
 
     def metadata(self, name: str) -> Any:
-        """A topic in Metadata 12."""
+        """Return a topic in Metadata 12."""
         topics = [m.MetadataRequest_MetadataRequestTopic(name=name)]
         return self.call(m.MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12).topics[0]
 
     def epoch(self, name: str, partition: int = 0) -> int:
-        """The leader epoch of a partition."""
+        """Return the leader epoch of a partition."""
         epoch: int = self.metadata(name).partitions[partition].leader_epoch
         return epoch
 
     # --- records ------------------------------------------------------------------------------------------------------
 
     def produce(self, which: str | Uuid, *values: str, partition: int = 0) -> Any:
-        """Appends a batch with acks=all; the partition's part of the answer."""
+        """Append a batch with acks=all; return the partition's row of the response."""
         records = build_batch([(None, value.encode()) for value in values], int(time.time() * 1000))
         data = m.ProduceRequest_TopicProduceData(
             partition_data=[m.ProduceRequest_PartitionProduceData(index=partition, records=records)]
@@ -136,7 +136,7 @@ class Lives:
         return self.call(request, version).responses[0].partition_responses[0]
 
     def fetch(self, which: str | Uuid, offset: int = 0, partition: int = 0, epoch: int = -1) -> Any:
-        """A partition's part of a Fetch answer: 12 by name, 13 by id."""
+        """Return a partition's row of a Fetch response: 12 by name, 13 by id."""
         wanted = m.FetchRequest_FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
         )
@@ -149,7 +149,7 @@ class Lives:
         return self.call(m.FetchRequest(topics=[topic], max_wait_ms=0), version).responses[0].partitions[0]
 
     def read(self, which: str | Uuid, offset: int = 0, partition: int = 0) -> list[str]:
-        """All values from an offset on."""
+        """Return all values from an offset on."""
         values: list[str] = []
         while True:
             answer = self.fetch(which, offset, partition)
@@ -181,7 +181,7 @@ class Lives:
         return start, end
 
     def delete_records(self, name: str, offset: int, partition: int = 0) -> None:
-        """Moves the log start."""
+        """Raise the log start offset."""
         wanted = m.DeleteRecordsRequest_DeleteRecordsPartition(partition_index=partition, offset=offset)
         topic = m.DeleteRecordsRequest_DeleteRecordsTopic(name=name, partitions=[wanted])
         answer = self.call(m.DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 2)
@@ -190,7 +190,7 @@ class Lives:
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def coordinator(self, group: str) -> None:
-        """Waits until the group's coordinator answers."""
+        """Wait until the group's coordinator answers."""
 
         def ready() -> bool:
             found = self.call(m.FindCoordinatorRequest(key=group, key_type=0), 3)
@@ -201,7 +201,7 @@ class Lives:
         until(ready, "a coordinator")
 
     def commit(self, group: str, name: str, offset: int, epoch: int = -1, partition: int = 0) -> int:
-        """A commit from outside a generation, by name; its error code."""
+        """Commit by name without a generation; return the error code."""
         wanted = m.OffsetCommitRequest_OffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_leader_epoch=epoch
         )
@@ -222,7 +222,7 @@ class Lives:
 
 
 def values_of(records: bytes) -> list[tuple[int, str]]:
-    """(offset, value) of uncompressed batches without keys and headers, as `produce` writes them."""
+    """Return (offset, value) of uncompressed batches without keys and headers, as `produce` writes them."""
     found: list[tuple[int, str]] = []
     at = 0
     while len(records) - at >= 61:
@@ -259,5 +259,5 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def ids(answers: Sequence[Any]) -> list[Uuid]:
-    """The topic ids in a list of answers."""
+    """Return the topic ids in a list of responses."""
     return [answer.topic_id for answer in answers]

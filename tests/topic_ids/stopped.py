@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def in_store(directory: Path, work: Callable[[EmbeddedStore], Coroutine[Any, Any, T]]) -> T:
-    """Runs `work` on the metadata store of a broker that is stopped."""
+    """Run `work` on the metadata store of a stopped broker."""
 
     async def run() -> T:
         store = await EmbeddedStore.open(directory)
@@ -35,7 +35,7 @@ def in_store(directory: Path, work: Callable[[EmbeddedStore], Coroutine[Any, Any
 
 
 def put(directory: Path, nodes: Mapping[str, bytes]) -> None:
-    """Writes nodes by hand, with their parents."""
+    """Write nodes directly, with their parents."""
 
     async def work(store: EmbeddedStore) -> None:
         for path, data in nodes.items():
@@ -46,7 +46,7 @@ def put(directory: Path, nodes: Mapping[str, bytes]) -> None:
 
 
 def nodes_below(directory: Path, path: str) -> dict[str, bytes]:
-    """Path → value."""
+    """Return path → value."""
 
     async def work(store: EmbeddedStore) -> dict[str, bytes]:
         return {name: node.data for name, node in (await store.subtree(path)).items()}
@@ -55,13 +55,13 @@ def nodes_below(directory: Path, path: str) -> dict[str, bytes]:
 
 
 def topic_node(directory: Path, name: str) -> dict[str, Any]:
-    """The JSON of a topic's znode."""
+    """Return the JSON of a topic's znode."""
     found: dict[str, Any] = json.loads(nodes_below(directory, znodes.TOPICS)[znodes.topic_path(name)])
     return found
 
 
 def topic_ids(broker: BrokerProcess, *names: str) -> dict[str, Uuid]:
-    """The topic id in Metadata; ZERO for a topic that is not served."""
+    """Return the topic id in Metadata; ZERO for a topic that is not served."""
     topics = [MetadataRequest_MetadataRequestTopic(name=name) for name in names]
     with WireClient(broker.port) as client:
         answer = client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
@@ -69,7 +69,7 @@ def topic_ids(broker: BrokerProcess, *names: str) -> dict[str, Uuid]:
 
 
 def metadata_file(broker: BrokerProcess, name: str, partition: int = 0) -> Path:
-    """`partition.metadata` of a partition in the first log directory."""
+    """Return the path of a partition's `partition.metadata` in the first log directory."""
     return broker.data_dir / f"{name}-{partition}" / "partition.metadata"
 
 
@@ -88,7 +88,7 @@ def before_ids(broker: BrokerProcess, version: int, *names: str) -> None:
 
 
 def forget_history(directory: Path, topic_id: Uuid) -> None:
-    """A broker from before topic ids kept none."""
+    """Remove the histories: brokers from before topic ids stored none."""
 
     async def forget(store: EmbeddedStore) -> None:
         with contextlib.suppress(NoNodeError):

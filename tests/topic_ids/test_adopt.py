@@ -1,6 +1,5 @@
-"""`pybroker adopt`: a data directory of a real Apache Kafka is taken over with ids, records and committed offsets; what
-cannot be taken over is refused before anything is touched.
-"""
+"""`pybroker adopt` takes over a data directory of a real Apache Kafka with ids, records and committed offsets. It
+refuses a directory that cannot be taken over before it changes anything."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ def produce(broker: BrokerProcess, topic: str, partition: int, count: int, **set
 
 
 def own_settings(admin: blocking.AdminClient) -> dict[ours.ConfigResource, dict[str, str | None]]:
-    """Settings that the resources of `SETTINGS` override."""
+    """Return settings that the resources of `SETTINGS` override."""
     sources = ours.ConfigSource.GROUP_CONFIG, ours.ConfigSource.CLIENT_METRICS_CONFIG
     return {
         resource: {name: entry.value for name, entry in entries.items() if entry.source in sources}
@@ -76,7 +75,7 @@ def own_settings(admin: blocking.AdminClient) -> dict[ours.ConfigResource, dict[
 
 
 def features(broker: BrokerProcess) -> dict[str, int]:
-    """Levels of finalized features, as clients see them; 0: disabled."""
+    """Return the levels of finalized features, as clients see them; 0: disabled."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
     found = {one.name: one.max_version_level for one in answer.finalized_features}
@@ -84,7 +83,7 @@ def features(broker: BrokerProcess) -> dict[str, int]:
 
 
 def digest(broker: BrokerProcess) -> dict[str, str]:
-    """All records with offset, key, value, headers and timestamp, by partition."""
+    """Return a digest of all records with offset, key, value, headers and timestamp, by partition."""
     found = {}
     for topic, partitions in TOPICS.items():
         for partition in range(partitions):
@@ -117,7 +116,7 @@ def committed(broker: BrokerProcess) -> dict[int, int]:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A data directory of Apache Kafka, and its contents."""
+    """Return a data directory of Apache Kafka, and its contents."""
     broker = KafkaProcess(tmp_path_factory.mktemp("kafka"), FOR_EVER)
     broker.start()
     try:
@@ -134,7 +133,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
         produce(broker, "compacted", 0, 500)
         produce(broker, "deleted", 0, 10)
         client.delete_topics(["deleted"])["deleted"].result(PATIENCE_S)
-        # The topic of a cluster with more brokers; one node alone could never accept acks=all for it.
+        # The topic is from a cluster with more brokers; a single node could never accept acks=all for it.
         strict = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, "packed", incremental_configs=[strict])
         client.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
@@ -142,7 +141,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
             settings.incremental_alter_configs(
                 {one: [ours.AlterConfigOp(*item) for item in wanted.items()] for one, wanted in SETTINGS.items()}
             )
-            # Kafka answers once they are in its log; its broker shows them when it has read that.
+            # Kafka answers once the changes are in its log; its broker shows them when it has read the log.
             until(lambda: own_settings(settings) == SETTINGS)
         run_tool(
             "kafka-features", ["--bootstrap-server", broker.bootstrap, "downgrade", "--feature", "streams.version=0"]
@@ -176,7 +175,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
 @pytest.fixture
 def copy(kafka: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
     shutil.copytree(kafka[0], tmp_path / "data")
-    # Kafka leaves its files readable by everybody, which a start warns of.
+    # Kafka's files are readable by every user, about which a start warns.
     for path in (tmp_path / "data", *(tmp_path / "data").rglob("*")):
         path.chmod(0o700 if path.is_dir() else 0o600)
     return tmp_path / "data"
@@ -232,7 +231,7 @@ def test_a_kafka_directory_is_taken_over(
     assert isinstance(cluster, dict)
     assert answer["cluster_id"] == cluster["cluster.id"]
     assert answer["node_id"] == int(cluster["node.id"])
-    # As Kafka leaves it if no record was ever compacted or deleted.
+    # The directory is as Kafka leaves it if no record was ever compacted or deleted.
     (copy / "cleaner-offset-checkpoint").write_bytes(b"")
     pybroker.start()
     told = pybroker.console.read_text().splitlines()
@@ -310,7 +309,7 @@ def test_what_cannot_be_taken_over_is_left_alone(copy: Path) -> None:
         assert contents(copy) == before
 
     refused("has no meta.properties", copy.parent)
-    # In use by a JVM: a POSIX lock.
+    # A JVM uses the directory: it has a POSIX lock.
     holder = subprocess.Popen(
         [
             sys.executable,

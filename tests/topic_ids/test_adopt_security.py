@@ -71,17 +71,17 @@ GONE = entry(AclOperation.WRITE, "shared", principal="User:mallory")
 
 
 class Left(NamedTuple):
-    """Data of Apache Kafka."""
+    """Data that Apache Kafka has left."""
 
     directory: Path
     token: tuple[str, str]
-    """Its id and HMAC."""
+    """Id and HMAC of the token."""
     known: Any
     """Everything that the broker returned."""
 
 
 def by(sasl: int, user: str, password: str, *, token: bool = False) -> dict[str, str]:
-    """Settings of a client that logs in."""
+    """Return the settings of a client that logs in."""
     more = ' tokenauth="true"' if token else ""
     return {
         "bootstrap.servers": f"127.0.0.1:{sasl}",

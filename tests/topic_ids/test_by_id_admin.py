@@ -58,10 +58,10 @@ def test_metadata_takes_the_id_first_and_the_name_only_where_no_id_is_given(clie
         return [(topic.error_code, topic.name, topic.topic_id) for topic in answer.topics]
 
     assert asked((names[0], Uuid.ZERO)) == [(0, names[0], ids[0])]
-    # Both: the id counts, whatever the name is.
+    # If both are given, the id counts, whatever the name is.
     assert asked((names[0], ids[1])) == [(0, names[1], ids[1])]
     assert asked(("no-such-topic", ids[1])) == [(0, names[1], ids[1])]
-    # One id in the request, and all names count for nothing.
+    # If one topic has an id in the request, all names are ignored.
     assert asked((names[0], Uuid.ZERO), (None, ids[1])) == [(0, names[1], ids[1])]
     assert asked((None, ids[0]), (None, ids[1])) == [(0, names[0], ids[0]), (0, names[1], ids[1])]
     ((code, _, answered),) = asked((None, Uuid.METADATA))
@@ -78,7 +78,7 @@ def test_the_id_of_a_topic_stays_and_that_of_the_next_one_is_another(client: Wir
     assert metadata(client, 12, name).topics[0].topic_id == second
     assert metadata(client, 12, first).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     delete(client, second)
-    # Gone is gone: there is no state in between to be seen.
+    # The topic is gone at once: clients see no state in between.
     assert metadata(client, 12, name).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     everything = client.call(m.MetadataRequest(topics=None), 12).topics
     assert name not in {topic.name for topic in everything}
@@ -97,7 +97,7 @@ def test_create_topics_answers_the_id_of_what_it_created(client: WireClient) -> 
     again = m.CreateTopicsRequest_CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     (refused,) = client.call(m.CreateTopicsRequest(topics=[again], timeout_ms=30_000), 7).topics
     assert (refused.error_code, refused.topic_id) == (ErrorCode.TOPIC_ALREADY_EXISTS, Uuid.ZERO)
-    # Tried out only: there is no topic, so there is no id.
+    # With validate_only there is no topic, so there is no id.
     trial = m.CreateTopicsRequest_CreatableTopic(name=unique(), num_partitions=1, replication_factor=1)
     answer = client.call(m.CreateTopicsRequest(topics=[trial], timeout_ms=30_000, validate_only=True), 7)
     assert (answer.topics[0].error_code, answer.topics[0].topic_id) == (0, Uuid.ZERO)
@@ -152,7 +152,7 @@ def test_names_that_no_directory_should_have(start_broker: StartBroker) -> None:
             assert (row.topic_id == Uuid.ZERO) == bool(row.error_code)
             return int(row.error_code)
 
-        # The last one that a start makes; a broker answers a little earlier.
+        # This is the last topic that a start creates; a broker answers a little earlier.
         until((broker.data_dir / "diagnose.sock").exists)
         before = sorted(broker.data_dir.iterdir())
         for name in [

@@ -44,7 +44,7 @@ def test_produce_by_a_dead_id_is_refused_and_writes_nothing(client: WireClient) 
     assert produce(client, Uuid.random(), batch(b"late")).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert produce(client, Uuid.ZERO, batch(b"late")).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert fetch(client, new).high_watermark == 0
-    # By id, and by the name in every version that has it.
+    # The test uses the id, and the name in every version that has it.
     assert produce(client, new, batch(b"new")).base_offset == 0
     for offset, version in enumerate(range(3, 13), start=1):
         assert produce(client, name, batch(b"new"), version).base_offset == offset
@@ -52,7 +52,7 @@ def test_produce_by_a_dead_id_is_refused_and_writes_nothing(client: WireClient) 
 
 @pytest.mark.checklist("U6", "A29")
 def test_produce_by_name_of_an_epoch_of_before_is_refused(client: WireClient) -> None:
-    """A batch has a place for the leader epoch that its sender knows."""
+    """A batch contains the leader epoch that its sender knows."""
 
     def at(epoch: int, value: bytes) -> bytes:
         made = bytearray(batch(value))
@@ -70,7 +70,7 @@ def test_produce_by_name_of_an_epoch_of_before_is_refused(client: WireClient) ->
         refused = produce(client, name, at(before, b"late"), version)
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, version
     assert fetch(client, new).high_watermark == 0
-    # The current time, because the request has none: most clients send -1, librdkafka 0.
+    # The batch has the current time, because the request has none: most clients send -1, librdkafka 0.
     for offset, epoch in enumerate((now, -1, 0)):
         assert produce(client, name, at(epoch, b"new"), 12).base_offset == offset
     # A request with an id is unambiguous.
@@ -96,7 +96,7 @@ def test_fetch_by_a_dead_id_never_gives_data_of_the_next_topic(client: WireClien
 
 @pytest.mark.checklist(92, 93)
 def test_the_id_fences_where_the_leader_epoch_cannot(client: WireClient) -> None:
-    """The asker knows the epoch of the new topic, and still is refused because it asks for the old one."""
+    """The client knows the epoch of the new topic, and is refused because it requests the old one."""
     name = unique()
     old = create(client, name).topic_id
     new = recreate(client, name)
@@ -131,7 +131,7 @@ def test_the_leader_epoch_fences_who_knows_only_the_name(client: WireClient) -> 
             ]
         )
         ((row,),) = [topic.partitions for topic in client.call(asked, version).topics]
-        # No record of that epoch is here; the client has to start at the beginning of this topic.
+        # The log has no record of that epoch; the client has to start at the beginning of this topic.
         assert (row.error_code, row.leader_epoch, row.end_offset) == (0, before, 0)
 
 
@@ -174,7 +174,7 @@ def test_a_session_learns_that_its_topic_is_gone_and_takes_the_next_one(client: 
     opened = client.call(fetch_request((old, 0, -1), session_id=0, session_epoch=0), 13)
     new = recreate(client, name)
     produce(client, new, batch(b"new"))
-    for epoch in (1, 2):  # every time, until the client does something about it
+    for epoch in (1, 2):  # the error comes each time, until the client changes the session
         told = client.call(fetch_request(session_id=opened.session_id, session_epoch=epoch), 13)
         ((row,),) = [topic.partitions for topic in told.responses]
         assert (told.responses[0].topic_id, row.error_code) == (old, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -225,7 +225,7 @@ def commit(client: WireClient, group: str, topic: str | Uuid, offset: int, versi
 
 
 def fetched(client: WireClient, group: str, topic: str | Uuid, version: int) -> tuple[int, int]:
-    """Error code and offset."""
+    """Return error code and offset."""
     row = m.OffsetFetchRequest_OffsetFetchRequestTopics(partition_indexes=[0])
     if isinstance(topic, str):
         row.name = topic
@@ -241,14 +241,14 @@ def fetched(client: WireClient, group: str, topic: str | Uuid, version: int) -> 
 
 
 def coordinated(client: WireClient, group: str) -> None:
-    """Waits until the group's coordinator has loaded: its topic is created by the question for it."""
+    """Wait until the group's coordinator has loaded; the request for it creates its topic."""
     while client.call(m.FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4).coordinators[0].error_code:
         pass
 
 
 @pytest.mark.checklist(9, 10, 53, 56, 109, 220)
 def test_an_id_takes_sixteen_bytes_whatever_the_name(client: WireClient) -> None:
-    """Produce 12 against 13 and Fetch 12 against 13 differ by the name's length alone; a by-id frame has no name."""
+    """Produce 12 and 13, and Fetch 12 and 13, differ only by the name's length; a frame by id has no name."""
     for name in ("n" * 14, "n" * 15, "n" * 30, "n" * 249):
         topic_id = Uuid.random()
         by_name = native.encode(_produced(name), 12)
@@ -258,7 +258,7 @@ def test_an_id_takes_sixteen_bytes_whatever_the_name(client: WireClient) -> None
         assert topic_id.bytes in by_id
         asked, asked_by_id = fetch_request((name, 0, 0)), fetch_request((topic_id, 0, 0))
         assert len(native.encode(asked, 12)) - len(native.encode(asked_by_id, 13)) == len(name) + prefix - 16
-    # On the wire, both ways: neither the question nor the answer by id holds the name.
+    # On the wire, neither the request nor the response by id contains the name.
     name = unique("a-name-that-is-nowhere-else")
     topic_id = create(client, name).topic_id
     for request, version in [(_produced(topic_id), 13), (fetch_request((topic_id, 0, -1)), 13)]:

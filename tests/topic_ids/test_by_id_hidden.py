@@ -67,7 +67,7 @@ def test_an_id_tells_no_name_and_is_looked_up_before_rights(guarded: tuple[WireC
         assert (hidden.error_code, hidden.name, hidden.topic_id) == (DENIED, nameless, topic_id)
         assert (absent.error_code, absent.name, absent.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, nameless, unknown)
         assert hidden.partitions == []
-    # By name the rule is reversed: no id, and no difference between existing and missing topics.
+    # For requests by name the rule is the reverse: no id, and no difference between existing and missing topics.
     by_name, missing = metadata(nobody, 12, name, "no-such-topic").topics
     assert (by_name.error_code, by_name.name, by_name.topic_id) == (DENIED, name, Uuid.ZERO)
     assert (missing.error_code, missing.topic_id) == (DENIED, Uuid.ZERO)
@@ -90,7 +90,7 @@ def test_an_id_tells_no_name_and_is_looked_up_before_rights(guarded: tuple[WireC
 
 @pytest.mark.checklist(59, "X22", 188)
 def test_the_name_of_a_dead_id_is_told_to_those_who_may_know_it(guarded: tuple[WireClient, WireClient]) -> None:
-    """In the message; the code is the same for everybody, and for an id that never was."""
+    """The message contains the name; the code is the same for all users, and for an id that never existed."""
     admin, nobody = guarded
     name = unique("secret")
     dead, never = create(admin, name).topic_id, Uuid.random()

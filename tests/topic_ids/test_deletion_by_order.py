@@ -1,6 +1,5 @@
-"""Deletion without topic ids (`inter.broker.protocol.version` below 2.8): an order in `/admin/delete_topics`, and a
-name that stays taken until every replica has answered (KIP-516, garbage collection in the old format).
-"""
+"""Deletion without topic ids (`inter.broker.protocol.version` below 2.8): a request in `/admin/delete_topics`, and a
+name that stays in use until every replica has answered (KIP-516, garbage collection in the old format)."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def orders(broker: BrokerProcess) -> set[str]:
 
 
 def no_trace(broker: BrokerProcess, name: str) -> bool:
-    """In a stopped broker's store, no topic has the name."""
+    """Check that no topic in a stopped broker's store has the name."""
     nodes = nodes_below(broker.data_dir, znodes.TOPICS) | nodes_below(broker.data_dir, "/config/topics")
     taken = [path for path in nodes if name in path]
     return not taken and name not in orders(broker) and name not in hidden_ids(broker)

@@ -31,7 +31,7 @@ TROUBLE = {3, 6, 74, 100}
 
 @dataclass
 class Watch:
-    """Results of the threads."""
+    """Collects the results of the threads."""
 
     incarnations: int = 0
     problems: list[str] = field(default_factory=list)
@@ -69,14 +69,15 @@ class ByName:
         topic = self.client.call(m.MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12).topics[0]
         if topic.error_code:
             return False
-        # The epochs of a name only ever grow.
+        # The epochs of a name never decrease.
         assert topic.partitions[0].leader_epoch >= self.epoch, (topic.partitions[0].leader_epoch, self.epoch)
         self.epoch, self.topic_id = topic.partitions[0].leader_epoch, topic.topic_id
         return True
 
 
 def producer(watch: Watch, port: int, name: str) -> Callable[[], None]:
-    """Writes the id of the incarnation that it means; by id, so that a record can only be in that incarnation."""
+    """Write the id of the intended incarnation as the value. The requests use the id, so a record can only be in that
+    incarnation."""
     lives, mine = Lives(port), ByName(port, name)
 
     def step() -> None:
@@ -174,7 +175,7 @@ def churn(broker: BrokerProcess, cycles: int) -> Watch:
 
 
 def settled(broker: BrokerProcess, cycles: int) -> None:
-    """Check that no data of them remains, and that none was removed early."""
+    """Check that no data of the deleted topics remains, and that none was removed early."""
     lives = Lives(broker.port)
     until(lambda: lives.deletions() == [], "all deletions")
     assert not list((broker.data_dir / "deleting").glob("*"))
@@ -188,8 +189,8 @@ def settled(broker: BrokerProcess, cycles: int) -> None:
 
 
 def never_early(broker: BrokerProcess) -> None:
-    """The broker's own log: each removal comes at least the delay after its deletion. On a slow machine the line of a
-    deletion may come late; then the time in its text, in seconds, counts."""
+    """Check in the broker's own log that each removal comes at least the delay after its deletion. On a slow machine
+    the line of a deletion may come late; then the time in its text, in seconds, counts."""
     log = broker.console.read_text()
     deleted: dict[str, tuple[float, float]] = {}
     for line in log.splitlines():
@@ -205,7 +206,7 @@ def never_early(broker: BrokerProcess) -> None:
 
 
 def orphans(folder: Path) -> list[Path]:
-    """Files that belong to nothing."""
+    """Return files that belong to no topic."""
     return [path for path in files(folder) if path.suffix in (".tmp", ".cleaned", ".swap", ".purging")]
 
 

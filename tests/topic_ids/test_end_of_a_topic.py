@@ -47,7 +47,7 @@ def test_a_waiting_fetch_is_answered_at_once(client: WireClient, broker: BrokerP
     which = topic_id if version == 13 else name
     with WireClient(broker.port, timeout_s=LONG_MS / 1000) as reader:
         reader.send(fetch_request((which, 1, 0), max_wait_ms=600_000, min_bytes=1), version)
-        # A second one, so that the first has surely been taken up before the topic ends.
+        # Send a second fetch, so that the broker has certainly received the first before the topic ends.
         with WireClient(broker.port) as other:
             assert other.call(fetch_request((which, 1, 0)), version).error_code == 0
         end(lives, how, topic_id)
@@ -72,10 +72,10 @@ def test_an_open_session_is_told_every_time_and_for_its_topic_only(client: WireC
     for epoch in range(2, 5):
         told = client.call(fetch_request(session_id=session, session_epoch=epoch), 13)
         assert {t.topic_id: t.partitions[0].error_code for t in told.responses}[gone] == ErrorCode.UNKNOWN_TOPIC_ID
-    # By name in a session by ids: refused, and the session is as it was.
+    # A topic by name in a session by ids is refused, and the session stays unchanged.
     mixed = client.call(fetch_request(session_id=session, session_epoch=5), 12)
     assert mixed.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    # The other way round.
+    # This is the reverse case.
     named = unique()
     create(client, named)
     by_name = client.call(fetch_request((named, 0, -1), session_id=0, session_epoch=0), 12)
@@ -138,17 +138,17 @@ def test_a_producer_goes_on_where_it_was_and_nowhere_else(client: WireClient, br
     new = recreate(client, name) if how == "recreate" else lives.truncate(name, keep_offsets="keep" in how).topic_id
     start = 3 if "keep" in how else 0
     assert produce(client, new, idempotent(71, 4, b"4")).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    # The repetition of the last one is not "known" here: the new log does not have it.
+    # The repeated last batch is not known as a duplicate: the new log does not have it.
     assert produce(client, new, idempotent(71, 2, b"2")).base_offset == start
     assert produce(client, new, idempotent(71, 3, b"3")).base_offset == start + 1
     assert produce(client, new, idempotent(71, 3, b"3")).base_offset == start + 1
-    # One that never wrote to the old one begins as every new producer does.
+    # A producer that never wrote to the old topic begins like every new producer.
     assert produce(client, new, idempotent(72, 0, b"other")).base_offset == start + 2
     assert fetch(client, new, start).high_watermark == start + 3
 
 
 def test_a_broker_that_knows_nothing_of_a_producer_takes_any_first_sequence(start_broker: StartBroker) -> None:
-    """The memory of the deleted topic's producers does not outlive a restart."""
+    """The producer states of the deleted topic do not survive a restart."""
     name, broker = unique(), start_broker()
     with WireClient(broker.port) as client:
         old = create(client, name).topic_id

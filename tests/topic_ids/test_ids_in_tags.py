@@ -1,7 +1,6 @@
-"""Kafka's requests by name with the tagged topic id that pybroker adds (docs/protocol.md): the topic is deleted and
-created again between two requests, the one with the id of before is refused and changes nothing, the one with the new
-id works; an id alone is enough.
-"""
+"""Kafka's requests by name with the tagged topic id that pybroker adds (docs/protocol.md). The topic is deleted and
+created again between two requests. The request with the old id is refused and changes nothing, the one with the new id
+works, and an id alone is sufficient."""
 
 from __future__ import annotations
 
@@ -31,14 +30,14 @@ def client(broker: BrokerProcess) -> Iterator[WireClient]:
 
 
 class Asked(NamedTuple):
-    """A request about partition 0 of a topic with its version, and how its answer is read."""
+    """A request about partition 0 of a topic, with its version, and how to read its response."""
 
     make: Callable[[str, Uuid], Any]
     version: int
     read: Callable[[Any], tuple[int, str, Uuid]]
-    """Error code, name and id."""
+    """Returns error code, name and id."""
     works: int = 0
-    """The code if the request means the topic itself."""
+    """The error code of a request with the id of the current topic."""
 
 
 def _list_offsets(name: str, topic_id: Uuid) -> Any:
@@ -162,7 +161,7 @@ REQUESTS = {
 
 
 def state(client: WireClient, name: str) -> Any:
-    """State that the requests change: partitions, settings, start and end of the log."""
+    """Return the state that the requests change: partitions, settings, start and end of the log."""
     (topic,) = metadata(client, 12, name).topics
     (described,) = client.call(_configs(name, Uuid.ZERO), 4).results
     offsets = []
@@ -249,7 +248,7 @@ def _committed(client: WireClient, group: str, name: str) -> int:
 
 @pytest.mark.checklist("U11")
 def test_offsets_are_deleted_by_id(client: WireClient) -> None:
-    """OffsetDelete has no version with tags: there is a key of our own."""
+    """OffsetDelete has no version with tags, so pybroker has its own key."""
     name, group = unique("tagged"), unique("group")
     old = create(client, name).topic_id
     new = recreate(client, name)
@@ -418,7 +417,7 @@ def test_replicas_are_described_and_moved_by_id(two_dirs: tuple[WireClient, list
 
 @pytest.mark.checklist("U11", "D39")
 def test_reassignments_are_listed_by_id(client: WireClient) -> None:
-    """On one broker there are none: a wrong id is no error."""
+    """A single broker has no reassignments: a wrong id is not an error."""
     name = unique("tagged")
     topic_id = create(client, name).topic_id
     for one in (topic_id, Uuid.random()):

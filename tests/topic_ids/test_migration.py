@@ -30,7 +30,7 @@ RECORDS = [b"record %04d" % number for number in range(200)]
 
 
 def drop_id(broker: BrokerProcess, name: str) -> None:
-    """Writes a stopped broker's topic node as a tool that knows no ids does."""
+    """Write a stopped broker's topic node like a tool that knows no ids."""
     node = {"version": 2, "partitions": topic_node(broker.data_dir, name)["partitions"]}
     put(broker.data_dir, {znodes.topic_path(name): json.dumps(node).encode()})
 
@@ -76,7 +76,7 @@ def test_a_crash_between_the_id_and_the_files_is_made_good(start_broker: StartBr
     kept = send(broker, "old", 0, RECORDS).acknowledged
     broker.stop()
     before_ids(broker, 2, "old")
-    # The first write of a start; the crash comes before any file.
+    # The first write of a start is the migration's; the crash comes before any file is written.
     chosen = Uuid.random()
 
     async def migrate(store: EmbeddedStore) -> None:
@@ -129,7 +129,7 @@ def test_files_that_disagree_settle_nothing(start_broker: StartBroker) -> None:
         {znodes.topic_path("torn"): json.dumps({"version": 2, "partitions": node["partitions"]}).encode()},
     )
     forget_history(broker.data_dir, Uuid.parse(node["id"]))
-    # A file of its own: partitions that are made together share one.
+    # The partition needs its own file: partitions that are created together share one.
     metadata_file(broker, "torn", 1).unlink()
     metadata_file(broker, "torn", 1).write_text(f"version: 0\ntopic_id: {Uuid.random()}")
     before = sorted(path.name for path in broker.data_dir.glob("torn-*/*"))

@@ -25,7 +25,7 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
 def order(broker: BrokerProcess, *names: str) -> None:
-    """DeleteTopics leaves an empty node for each name in the store of an old controller."""
+    """Write the order: DeleteTopics leaves an empty node for each name in the store of an old controller."""
     put(broker.data_dir, {znodes.old_deletion_path(name): b"" for name in names})
 
 

@@ -32,7 +32,7 @@ def test_a_deleted_topic_is_purged(start_broker: StartBroker) -> None:
     assert f"Deleted topic heavy with id {topic_id}" in said
     assert f"`pybroker topics undelete {topic_id}` brings it back" in said
     until(lambda: len(staged(broker, topic_id)) == 2)
-    # Without a yes nothing happens.
+    # Without confirmation nothing is purged.
     assert "Aborted" in run("purge", "heavy", code=1)
     assert len(staged(broker, topic_id)) == 2
     receipt = json.loads(run("purge", "heavy", "--yes", "--json"))
@@ -43,7 +43,7 @@ def test_a_deleted_topic_is_purged(start_broker: StartBroker) -> None:
     assert "purged it at" in run("undelete", str(topic_id), code=1)
     assert [event.what for event in lives.history(topic_id).incarnations[0].events] == ["create", "delete", "purge"]
     assert "cannot be undeleted" in run("describe", "heavy", code=1)
-    # A request that is sent twice, and after a crash.
+    # The request is sent twice, the second time after a crash.
     assert lives.purge(topic_id).error_code == 0
     broker.restart(crash=True)
     assert [event.what for event in lives.history(topic_id).incarnations[0].events] == ["create", "delete", "purge"]
@@ -80,7 +80,7 @@ def test_a_shorter_delay_holds_for_deletions_under_way_when_somebody_says_so(sta
     lives.delete("first")
     until(lambda: lives.deletions(first)[0].state == "staged")
     lives.alter_broker_default("delete.topic.delay.ms", str(FOUR_HOURS_MS // 2))
-    # The setting counts for later deletions only.
+    # The setting applies to later deletions only.
     assert lives.deletions(first)[0].remaining_ms > FOUR_HOURS_MS - 60_000
     lives.delete("second")
     until(lambda: 0 < lives.deletions(second)[0].remaining_ms <= FOUR_HOURS_MS // 2)
@@ -93,10 +93,10 @@ def test_a_shorter_delay_holds_for_deletions_under_way_when_somebody_says_so(sta
     assert 0 < lives.deletions(first)[0].remaining_ms <= FOUR_HOURS_MS // 4
     assert "Undeleted topic first" in run("undelete", "first")
     assert lives.read("first") == ["a"]
-    # One that is over already goes at once.
+    # A deletion whose new delay is already over is purged at once.
     assert lives.purge(second, delay_ms=1).error_code == 0
     until(lambda: staged(broker, second) == [])
     assert "above 0" in run("deletions", "--shorten", "0s", code=2)
-    # The topic that came back has the usual delay the next time.
+    # The topic that was undeleted has the usual delay at its next deletion.
     lives.delete("first")
     until(lambda: lives.deletions(first)[0].remaining_ms > FOUR_HOURS_MS // 4)

@@ -42,7 +42,7 @@ def test_by_a_restart(start_broker: StartBroker, version: str | None) -> None:
     kept = {name: send(broker, name, 0, RECORDS).acknowledged for name in ("new", "old")}
     broker.stop()
     ids = hidden_ids(broker)
-    # A topic from before this broker, too: neither record nor file.
+    # The topics include one that is older than this broker: it has neither record nor file.
     before_ids(broker, 1, "old")
     ids.pop("old")
     broker.settings.pop(VERSION)
@@ -76,7 +76,7 @@ def test_without_a_stop(start_broker: StartBroker) -> None:
         assert alter(broker.port, "3.9-IV0").error_code == 0
         until(lambda: served(broker.port)[1] == (4, 18), "every thread serves requests by id")
         assert len(served(broker.port)) == len(without) + 24
-        # The connection from before continues, by name and by id.
+        # The connection opened before continues, by name and by id.
         ids = {topic.name: topic.topic_id for topic in metadata(client, 12, "one", "two").topics}
         assert Uuid.ZERO not in ids.values()
         assert produce(client, "one", batch(b"by name"), version=12).base_offset == 1
@@ -132,7 +132,7 @@ def test_a_producer_goes_on_when_its_topic_shows_its_id(start_broker: StartBroke
 
 @pytest.mark.checklist(206, 212, 213)
 def test_connected_clients_go_on(start_broker: StartBroker) -> None:
-    """A librdkafka producer and a consumer in a group, before, during and after."""
+    """The clients are a librdkafka producer and a consumer in a group. They run before, during and after the change."""
     broker = start_broker(OLD)
     create_topic(broker, "busy", 3)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 1})
@@ -192,7 +192,7 @@ def test_connected_clients_go_on(start_broker: StartBroker) -> None:
     produce_some(500)
     assert producer.flush(120) == 0
     consume_all()
-    # New connections speak by id from now on.
+    # New connections use ids.
     create_topic(broker, "more", 1)
     assert not send(broker, "more", 0, RECORDS).refused
     broker.restart(crash=True)
@@ -312,7 +312,7 @@ def test_a_topic_made_anew_by_another_tool_gets_another_id(start_broker: StartBr
 
 @pytest.mark.checklist(206, 213)
 def test_the_projects_own_client_goes_on(start_broker: StartBroker) -> None:
-    """It remembers the ids of topics: a topic that loses its id is not another topic."""
+    """The client remembers the ids of topics: a topic that loses its id is not another topic."""
     broker = start_broker(OLD)
     create_topic(broker, "own", 1)
 

@@ -57,7 +57,7 @@ class Application:
         self.created = time.monotonic()
 
     def live_through(self, incarnation: int) -> None:
-        """Writes and reads one incarnation."""
+        """Write and read one incarnation."""
         sent = records(incarnation)
         offsets = self.send(sent)
         expected = {(record.partition, offset): record.value for record, offset in zip(sent, offsets, strict=True)}
@@ -89,7 +89,7 @@ class Application:
         self.noticed.append(time.monotonic() - self.created)
 
     def send(self, records: list[Record]) -> list[int]:
-        """Repeat it for clients that give a topic up for good when its id changes (franz-go): no record was written."""
+        """Send again for clients that give up a topic when its id changes (franz-go): no record was written."""
         try:
             return self.producer.send(self.topic, records)
         except BrokerError as problem:
@@ -99,7 +99,7 @@ class Application:
             return self.producer.send(self.topic, records)
 
     def commit(self, incarnation: int) -> None:
-        """Work of an application; if the group refuses because it rebalances, the application joins and retries."""
+        """Commit like an application: if the group refuses because it rebalances, join and retry."""
         count = len(records(incarnation)) // PARTITIONS
         try:
             self.member.commit(dict.fromkeys(range(PARTITIONS), count))
@@ -110,13 +110,13 @@ class Application:
 
 @pytest.fixture
 def own_broker(start_broker: StartBroker) -> BrokerProcess:
-    """A broker of the test's own: its clients would also notice deletions of other tests."""
+    """A broker for one test: its clients would also notice deletions of other tests."""
     return start_broker()
 
 
 @pytest.fixture(params=CLIENTS)
 def running(request: pytest.FixtureRequest, own_broker: BrokerProcess) -> Iterator[Application]:
-    """Each family in turn, its producer and consumer running."""
+    """Yield each client family in turn, with its producer and consumer running."""
     client = CLIENTS[request.param](own_broker.bootstrap)
     topic = "events"
     client.create_topic(topic, PARTITIONS)
@@ -146,7 +146,7 @@ def test_running_clients_go_through_three_incarnations(running: Application) -> 
 
 @pytest.mark.checklist("R4", "R5")
 def test_a_producer_that_writes_while_its_topic_is_away(running: Application, own_broker: BrokerProcess) -> None:
-    """Its send ends, and the acknowledged record is in the new topic once, at the offset of the acknowledgement."""
+    """The producer's send ends, and the acknowledged record is in the new topic once, at the acknowledged offset."""
     writer = type(running.client)(own_broker.bootstrap)  # type: ignore[call-arg]  # each takes the address only
     producer = writer.producer(ALL_ACKS[3])
     running.producer.close()
@@ -166,7 +166,7 @@ def test_a_producer_that_writes_while_its_topic_is_away(running: Application, ow
                 except BrokerError as problem:
                     print("the send was refused:", problem)
                     offsets = running.send(sent)
-            # A part of a refused send may be there, too.
+            # A part of a refused send may be in the topic, too.
             ends = Confluent(own_broker.bootstrap).end_offsets(running.topic, PARTITIONS)
             found = running.client.read(running.topic, PARTITIONS, sum(ends.values()))
             told = {(record.partition, offset): record.value for record, offset in zip(sent, offsets, strict=True)}

@@ -19,7 +19,8 @@ WARNING = "left over on disk: topic orders (id {}), partitions 0-1 will be remov
 @pytest.mark.checklist(3, 6, 65, 69, 70, 78, 79, 80, 124, "X38", "R30")
 @pytest.mark.parametrize("recreated", [True, False])
 def test_of_a_deleted_topic_it_is_staged(start_broker: StartBroker, tmp_path: Path, recreated: bool) -> None:
-    """Like a disk that was unplugged, or a broker that missed StopReplica: the data is back, its topic is deleted."""
+    """The case is a disk that was unplugged, or a broker that missed StopReplica: the data is back, but its topic is
+    deleted."""
     one, two, away = tmp_path / "one", tmp_path / "two", tmp_path / "away"
     broker = start_broker({"log.dirs": str(one), "delete.topic.delay.ms": "0"})
     lives = Lives(broker.port)

@@ -1,4 +1,4 @@
-"""An empty incarnation takes a topic's place in one step."""
+"""A truncate replaces a topic by an empty incarnation in one step."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_new_id_with_the_same_settings(lives: Lives) -> None:
     assert lives.committed("cut-group", "cut") == -1
     assert lives.produce("cut", "new").base_offset == 0
     assert lives.read("cut") == ["new"]
-    # An earlier resolution never reaches the new incarnation.
+    # A request whose name was resolved earlier never reaches the new incarnation.
     assert lives.produce(first, "late").error_code == UNKNOWN_TOPIC_ID
     assert lives.fetch(first).error_code == UNKNOWN_TOPIC_ID
     assert lives.fetch("cut", epoch=0).error_code == FENCED_LEADER_EPOCH
@@ -69,7 +69,7 @@ def test_offsets_go_on(start_broker: StartBroker) -> None:
     assert second.error_code == 0
     assert lives.committed("on-group", "on") == 5
     assert (lives.ends("on"), lives.ends("on", 1)) == ((5, 5), (0, 0))
-    # A position from before is true for the topic now.
+    # A position from before the truncation is valid for the new incarnation.
     assert lives.commit("on-group", "on", 5, epoch=0) == 0
     broker.restart(crash=True)
     assert lives.ends("on") == (5, 5)

@@ -1,4 +1,4 @@
-"""A deleted topic is undeleted: its data, id, settings and the offsets of its groups."""
+"""A deleted topic is undeleted: its data, id, settings and committed offsets return."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_everything_comes_back(lives: Lives) -> None:
     assert (topic.topic_id, len(topic.partitions)) == (first, 2)
     assert lives.epoch("back") == 1
     assert lives.ends("back") == (1, 3)
-    # By name and by id, and the producer continues.
+    # Clients use the topic by name and by id, and the producer continues.
     assert lives.read("back", 1) == lives.read(first, 1) == ["b", "c"]
     assert lives.read(first, partition=1) == ["x"]
     assert lives.produce(first, "d").base_offset == 3
     assert lives.committed("back-group", "back") == 2
-    # A position from its own earlier life is its own.
+    # A position from before the deletion is valid.
     assert lives.commit("back-group", "back", 3, epoch=0) == 0
     incarnation = lives.history("back").incarnations[0]
     assert [event.what for event in incarnation.events] == ["create", "delete", "undelete"]
@@ -72,11 +72,11 @@ def test_a_taken_name_asks_for_another_one(lives: Lives) -> None:
     assert (result.error_code, result.name) == (0, "taken-once")
     assert lives.read("taken-once") == lives.read(first) == ["old"]
     assert lives.read("taken") == lives.read(second) == ["new"]
-    # Above every epoch of both names.
+    # The epoch is above every epoch of both names.
     assert lives.epoch("taken-once") > lives.epoch("taken") - 1
     assert lives.undelete(first).error_code == TOPIC_ALREADY_EXISTS
     assert lives.undelete(second).error_code == TOPIC_ALREADY_EXISTS
-    # Away and back again.
+    # The topic is deleted and undeleted again.
     lives.delete(first)
     assert lives.undelete(first).name == "taken-once"
     assert lives.read(first) == ["old"]
@@ -172,7 +172,7 @@ def test_positions_of_an_earlier_incarnation_are_refused(lives: Lives) -> None:
     assert lives.commit("simple", "positions", 1, epoch=1) == 0
     lives.delete(second)
     assert lives.undelete(first).error_code == 0
-    # Its own epochs, before and now; not those of the incarnation in between.
+    # The topic's own epochs, before and now, are valid; those of the incarnation in between are not.
     assert lives.committed("simple", "positions") == 7
     assert lives.commit("simple", "positions", 2, epoch=1) == FENCED_LEADER_EPOCH
     assert lives.commit("simple", "positions", 3, epoch=0) == 0

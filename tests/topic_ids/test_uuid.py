@@ -1,4 +1,4 @@
-"""Uuid: the documents' class, with their examples."""
+"""The class Uuid of the KIPs, with their examples."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_all_notations_of_the_documents_are_read() -> None:
     assert str(Uuid.parse(METADATA_FILE_EXAMPLE)) == "Rr22P56NSji_e-5OsqeU5A"
     assert Uuid.parse(LAYOUT_EXAMPLE) == Uuid.parse(LAYOUT_EXAMPLE.replace("-", "").upper())
     assert Uuid.parse(LAYOUT_EXAMPLE.upper()).hex == LAYOUT_EXAMPLE.replace("-", "")
-    # KIP-78's example has 128 bits but is of no known version: any bits are an id.
+    # KIP-78's example has 128 bits but no known version: any bits are a valid id.
     assert Uuid.parse(CLUSTER_EXAMPLE).hex[12] == "a"
 
 
@@ -107,7 +107,7 @@ def test_all_notations_of_the_documents_are_read() -> None:
         "=",
         EXAMPLE[:-1],
         EXAMPLE + "A",
-        EXAMPLE[:-1] + "B",  # bits that no id has
+        EXAMPLE[:-1] + "B",  # no id has these bits
         EXAMPLE.replace("b8", "b+"),
         EXAMPLE.replace("b8", "b/"),
         EXAMPLE[:-1] + " ",

@@ -58,7 +58,7 @@ def test_deleting_says_how_it_comes_back(start_broker: StartBroker) -> None:
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert f"`pybroker topics undelete {first}` brings it back" in answer.error_message
     assert "There is no topic nothing.\n" in run("describe", "nothing", code=1)
-    # By name, if it can mean only one.
+    # The command works by name if only one deleted topic has the name.
     assert f"Undeleted topic orders with id {first}" in run("undelete", "orders")
     run("delete", "orders")
     second = lives.create("orders")

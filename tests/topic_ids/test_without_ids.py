@@ -26,7 +26,7 @@ RECORDS = [b"record %04d" % number for number in range(100)]
 CAPPED = {0: (0, 12), 1: (4, 12), 3: (0, 9), 8: (1, 9), 9: (1, 9), 19: (0, 6), 20: (0, 5), 28: (0, 5), 32142: (0, 0)}
 """Key → versions that name topics by name alone."""
 ABSENT = {68, 69, 75, *range(76, 80), *range(88, 94), *range(32143, 32147), 32148, 32149, *range(32150, 32155)}
-"""Keys that cannot do without ids."""
+"""API keys that need topic ids."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_api_versions_end_where_ids_begin(old: BrokerProcess, broker: BrokerProc
     ids=lambda one: type(one).__name__ if not isinstance(one, int) else str(one),
 )
 def test_what_is_not_advertised_is_refused(old: BrokerProcess, request_: object, version: int) -> None:
-    """Like every unknown version: the connection is closed, whichever plane serves the key."""
+    """The connection is closed, as for every unknown version, whichever plane serves the key."""
     with WireClient(old.port) as client:
         client.send(request_, version)
         assert client.is_closed_by_peer()

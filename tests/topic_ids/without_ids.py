@@ -17,14 +17,14 @@ OLD = {VERSION: "2.7-IV2"}
 
 
 def served(port: int) -> dict[int, tuple[int, int]]:
-    """The versions in ApiVersions: key → lowest and highest version."""
+    """Return the versions in ApiVersions: key → lowest and highest version."""
     with WireClient(port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
     return {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
 
 def alter(port: int, version: str | None, *, broker: str = "", validate_only: bool = False) -> Any:
-    """Sets (None: removes) the dynamic protocol version of all brokers, or of one."""
+    """Set (None: remove) the dynamic protocol version of all brokers, or of one."""
     config = m.IncrementalAlterConfigsRequest_AlterableConfig(
         name=VERSION, config_operation=0 if version is not None else 1, value=version
     )
@@ -37,7 +37,7 @@ def alter(port: int, version: str | None, *, broker: str = "", validate_only: bo
 
 
 def described(port: int, broker: str = "1") -> Any:
-    """The setting as DescribeConfigs shows it."""
+    """Return the setting as DescribeConfigs shows it."""
     resource = m.DescribeConfigsRequest_DescribeConfigsResource(
         resource_type=4, resource_name=broker, configuration_keys=[VERSION]
     )
@@ -48,14 +48,14 @@ def described(port: int, broker: str = "1") -> Any:
 
 
 def hidden_ids(broker: BrokerProcess) -> dict[str, Uuid]:
-    """The ids that a stopped broker stores beside the topics' nodes."""
+    """Return the ids that a stopped broker stores beside the topics' nodes."""
     start = len(znodes.TOPIC_IDS) + 1
     found = nodes_below(broker.data_dir, znodes.TOPIC_IDS)
     return {path[start:]: Uuid.parse(json.loads(data)["id"]) for path, data in found.items()}
 
 
 def shown_ids(broker: BrokerProcess, *names: str) -> dict[str, Uuid]:
-    """The ids in the topics' nodes of a stopped broker, which must be of version 3."""
+    """Return the ids in the topics' nodes of a stopped broker, which must be of version 3."""
     nodes = {name: topic_node(broker.data_dir, name) for name in names}
     assert {node["version"] for node in nodes.values()} == {3}
     return {name: Uuid.parse(node["id"]) for name, node in nodes.items()}

@@ -14,7 +14,8 @@ MakeDisk = Callable[[int], LoopDisk]
 
 @pytest.fixture
 def make_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeDisk]:
-    """Makes mounted disks of so many MiB; they go with the test, after its brokers."""
+    """Return a function that creates mounted disks of this many MiB. They are removed with the test, after its
+    brokers."""
     disks: list[LoopDisk] = []
 
     def make(mib: int) -> LoopDisk:

@@ -1,4 +1,4 @@
-"""Faults of the journal, as changes of its source. Each replaced line occurs there once."""
+"""Faults of the journal, as changes of its source. Each replaced line occurs only once there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIBRARY = "_native.abi3.so"
 
 
 class Fault(NamedTuple):
-    """In one file: the line, and its replacement."""
+    """A fault in one file: the line, and its replacement."""
 
     file: str
     replaced: dict[str, str]
@@ -48,7 +48,7 @@ FAULTS = {
         "journal/replay.rs", {"Some(_) if number == *needed.end() => {}": "Some(_) if number <= *needed.end() => {}"}
     ),
 }
-"""By the fault: the tests beside the source that detect it."""
+"""Fault → the tests beside the source that detect it."""
 
 FLUSHED_BEFORE_IT_IS_WRITTEN = Fault(
     "journal/output.rs",
@@ -63,7 +63,7 @@ FLUSHED_BEFORE_IT_IS_WRITTEN = Fault(
         "direct: open_direct(&path),": "direct: open_direct(&path).filter(|_| false),",
     },
 )
-"""Noticed by a disk that loses its power."""
+"""Faults that a power failure of the disk detects."""
 
 
 class Source:
@@ -78,7 +78,7 @@ class Source:
             shutil.copytree(ROOT / name, folder / name)
 
     def plant(self, fault: Fault) -> None:
-        """Into sources that are as they were."""
+        """Plant a fault in the original sources."""
         for path in (self.folder / STORAGE).rglob("*.rs"):
             sound = (ROOT / path.relative_to(self.folder)).read_text()
             if path.read_text() != sound:
@@ -96,7 +96,7 @@ class Source:
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
 
     def install(self, folder: Path) -> None:
-        """Puts the package there, with these sources built."""
+        """Build the package from these sources, and install it there."""
         built = self.cargo("build", "--release", "-q", "-p", "pybroker-bindings")
         assert built.returncode == 0, built.stderr[-3000:]
         shutil.copytree(ROOT / "pybroker", folder / "pybroker", ignore=shutil.ignore_patterns(LIBRARY))

@@ -21,12 +21,12 @@ Records = dict[tuple[int, int], tuple[bytes | None, bytes | None]]
 
 
 def blocks() -> list[list[str]]:
-    """The page's commands, by block, in order."""
+    """Return the page's commands, by block, in order."""
     return [text.strip().splitlines() for text in re.findall(r"^```\n(.*?)^```$", PAGE.read_text(), re.M | re.S)]
 
 
 class Machine:
-    """A machine as the page has it, below a folder."""
+    """The machine that the page describes, below a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class Machine:
         command.chmod(0o755)
 
     def run(self, block: list[str]) -> None:
-        """Every command of a block has to succeed."""
+        """Run every command of a block; each must succeed."""
         for line in block:
             if line.startswith("systemctl"):
                 (self.broker.stop if line.split()[1] == "stop" else self.broker.start)()
@@ -58,7 +58,7 @@ class Machine:
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
     def read(self, topic: str) -> Records:
-        """By partition and offset."""
+        """Return the records by partition and offset."""
         found: Records = {}
         with blocking.Consumer({**self.settings, "auto.offset.reset": "earliest"}) as consumer:
             partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
@@ -84,7 +84,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def state(machine: Machine) -> tuple[object, Mapping[TopicPartition, int]]:
-    """The topic's id and settings; the group's positions."""
+    """Return the topic's id and settings, and the group's positions."""
     with blocking.AdminClient(machine.settings) as admin:
         topic_id = admin.describe_topics(["orders"]).all_topic_names()["orders"].topic_id
         resource = ConfigResource.topic("orders")
@@ -96,7 +96,7 @@ def state(machine: Machine) -> tuple[object, Mapping[TopicPartition, int]]:
 
 
 def test_the_pages_commands_bring_everything_back(machine: Machine) -> None:
-    # tests/quorum/test_backup.py runs those about the metadata log of a quorum.
+    # tests/quorum/test_backup.py runs the commands for the metadata log of a quorum.
     stop_and_copy, restore, to_files, from_files, positions = blocks()[:5]
     with blocking.AdminClient(machine.settings) as admin:
         admin.create_topics([NewTopic("orders", PARTITIONS, 1, config={"retention.ms": "86400000"})])

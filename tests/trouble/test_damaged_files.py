@@ -1,6 +1,5 @@
-"""A damaged file never keeps the broker from starting, or costs more than what was in it. Two files say whose the data
-is; a broker that cannot read those refuses in one line and touches nothing.
-"""
+"""A damaged file never prevents a start, and costs at most its own contents. There are two exceptions: files that say
+to whom the data belongs. If the broker cannot read them, it refuses to start with one line and changes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 QUICK = ("empty", "cut", "garbage")
-"""Tried in the normal suite, after a clean stop; the slow one tries all, after a kill too."""
+"""The damages of the normal suite, after a clean stop. The slow suite tries all of them, after a kill too."""
 
 # Of the log "hurt-0": made by the product, or (the last two) put there as if it had been.
 IN_A_LOG = [
@@ -111,9 +110,9 @@ def file_of(folder: Path, name: str) -> Path:
 def losses(broker: BrokerProcess, data: Data, unsaid: str = "") -> tuple[list[int], list[int]]:
     """Offsets of "hurt" whose records are gone, and those that the broker's log calls lost.
 
-    The log is written by another thread than the one that serves the records: it is waited for. What the broker cannot
-    know counts as said: `unsaid` is "end", where how far the log went is known from its last file alone, or "one", a
-    record wherever it is.
+    The log is written by another thread than the one that serves the records: so the test waits for it. Losses that the
+    broker cannot know count as logged: `unsaid` is "end", where how far the log went is known from its last file alone,
+    or "one", a record wherever it is.
     """
     found = read(broker, "hurt", 0)
     assert not [offset for offset in found if offset not in data.hurt], "records that were never sent"
@@ -177,7 +176,8 @@ def test_a_start_with_a_damaged_file(data: Data, name: str, start_broker: StartB
 def test_a_start_without_knowing_whose_data_it_is(
     data: Data, name: str, start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """Served unchanged if the damage is harmless, else refused in one line; after a repair everything is there."""
+    """If the damage is harmless, the broker serves the data unchanged; otherwise it refuses to start with one line.
+    After a repair all data is there."""
     for number, kind in enumerate(data.kinds):
         damage = DAMAGE[kind]
         copy = tmp_path / f"copy-{number}"
@@ -211,8 +211,8 @@ def test_a_start_without_knowing_whose_data_it_is(
 def test_damage_under_a_running_broker_stops_no_consumer_for_ever(
     how: str, data: Data, start_broker: StartBroker
 ) -> None:
-    """A truncated file: consumers continue after it. Bytes that are no batch: CORRUPT_MESSAGE, and seeking past them
-    helps."""
+    """In a truncated file, consumers continue after it. For bytes that are no batch, they get CORRUPT_MESSAGE and can
+    seek past them."""
     broker = start_broker({"log.dirs": str(data.folder)})
     first, second = sorted((data.folder / "hurt-0").glob("*.log"))[:2]
     whole = first.read_bytes()

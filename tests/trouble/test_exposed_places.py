@@ -1,4 +1,4 @@
-"""Settings and data that every user of the machine may change: one log line warns, and the broker starts."""
+"""If every user of the machine can change settings or data, the broker logs one warning and starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def warnings(broker: PybrokerProcess, place: Path) -> list[str]:
 
 
 class FromFile(PybrokerProcess):
-    """Started with `--config FILE`."""
+    """A broker that is started with `--config FILE`."""
 
     @property
     def file(self) -> Path:
@@ -41,7 +41,7 @@ def test_settings(mode: int, expected: int, tmp_path: Path) -> None:
 
 
 def test_data_directories(start_broker: StartBroker, tmp_path: Path) -> None:
-    """Each place on its own; a new and a private one cause no warning."""
+    """Each directory is tested separately; a new one and a private one cause no warning."""
     public, private, new = (tmp_path / name for name in ("public", "private", "new"))
     for directory, mode in ((public, 0o777), (private, 0o750)):
         directory.mkdir()

@@ -1,5 +1,5 @@
-"""A failing disk: its directory goes offline at the first failure and stays offline; the others continue; without any
-directory the broker stops."""
+"""A failing disk: its directory goes offline at the first failure and stays offline, and the others continue. Without
+any directory the broker stops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTITIONS = 2
 
 
 class Doomed(NamedTuple):
-    """A log directory that a test breaks and, once the broker has ended, mends."""
+    """A log directory that a test makes fail and, once the broker has ended, repairs."""
 
     directory: Path
     fail: Callable[[], None]
@@ -33,7 +33,7 @@ class Doomed(NamedTuple):
 
 @pytest.fixture
 def doomed(request: pytest.FixtureRequest, tmp_path: Path) -> Doomed:
-    """On a disk that fails every call; where that cannot be had, a directory that somebody moves away."""
+    """The directory is on a disk that fails every call; if no such disk can be mounted, the directory is moved away."""
     if can_mount():
         make: MakeDisk = request.getfixturevalue("make_disk")
         disk = make(1024)
@@ -98,7 +98,7 @@ def test_one_of_two_disks_fails(doomed: Doomed, start_broker: StartBroker, tmp_p
 
 @pytest.mark.checklist("C12")
 def test_a_start_while_one_of_two_disks_fails(doomed: Doomed, start_broker: StartBroker, tmp_path: Path) -> None:
-    """Its partitions stay offline; they are not created again, empty, on the other disk."""
+    """The disk's partitions stay offline; they are not created again, empty, on the other disk."""
     first = tmp_path / "first"
     broker = start_broker({"log.dirs": f"{first},{doomed.directory}"})
     create(broker, "t", 2)

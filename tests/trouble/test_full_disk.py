@@ -86,7 +86,7 @@ def test_one_of_two_disks_is_full(room: Room, start_broker: StartBroker, tmp_pat
     assert (first / f"t-{other}").exists()
     sent = [send(broker, "t", full, VALUES), send(broker, "t", other, VALUES)]
     room.take(broker)
-    # A few may still fit into room that the file has already.
+    # A few records may still fit into space that the file already has.
     tight = send(broker, "t", full, VALUES * 10)
     assert set(tight.refused) == {"KAFKA_STORAGE_ERROR"}
     meanwhile = send(broker, "t", other, VALUES[:3])
@@ -105,7 +105,7 @@ def test_one_of_two_disks_is_full(room: Room, start_broker: StartBroker, tmp_pat
 
 
 def test_a_full_disk_is_visible(room: Room, start_broker: StartBroker, tmp_path: Path) -> None:
-    """In the log, at /metrics, at /readyz if the settings say so, and in `cluster health`."""
+    """A full disk is shown in the log, at /metrics, at /readyz if the settings say so, and in `cluster health`."""
     metrics = f"127.0.0.1:{free_port()}"
     settings = {"metrics.listener": metrics, "ready.log.dir.usable.bytes.min": "1"}
     broker = start_broker({"log.dirs": f"{tmp_path / 'first'},{room.directory}", **settings})
@@ -140,9 +140,8 @@ def test_a_full_disk_is_visible(room: Room, start_broker: StartBroker, tmp_path:
 
 @pytest.mark.checklist("C10")
 def test_the_only_disk_is_full(request: pytest.FixtureRequest, start_broker: StartBroker, tmp_path: Path) -> None:
-    """The metadata store lies there, too, and its reserve is used up. Either CreateTopics is refused, or the broker
-    stops with one line; after a start with room again everything acknowledged is there.
-    """
+    """The metadata store is on the same disk, and its reserve is used up. Either CreateTopics is refused, or the broker
+    stops with one line. After a start with free space, all acknowledged data exists."""
     if not can_mount():
         _the_store_cannot_grow(start_broker)
         return
@@ -171,7 +170,7 @@ def test_the_only_disk_is_full(request: pytest.FixtureRequest, start_broker: Sta
 
 
 def test_topics_are_purged_on_the_only_disk_which_is_full(make_disk: MakeDisk, start_broker: StartBroker) -> None:
-    """The metadata store lies there, too, and keeps space for the commands that make room; also for a start."""
+    """The metadata store is on the same disk, and reserves space for the commands that free space, and for a start."""
     disk = make_disk(64)
     broker = start_broker({"log.dirs": str(disk.path / "data")})
     create(broker, "t")
@@ -221,7 +220,7 @@ def _create_until_refused(broker: BrokerProcess) -> int:
 
 @pytest.mark.checklist("C10")
 def test_a_start_on_a_full_disk(room: Room, start_broker: StartBroker) -> None:
-    """It serves its data, or reports in one line that the disk is full; afterwards the data is intact."""
+    """The broker serves its data, or reports in one line that the disk is full; afterwards the data is intact."""
     broker = start_broker({"log.dirs": str(room.directory)})
     create(broker, "t")
     sent = send(broker, "t", 0, VALUES)

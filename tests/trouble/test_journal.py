@@ -1,4 +1,4 @@
-"""The journal of a log directory in trouble: no room for it, and damage in it."""
+"""Faults of the journal of a log directory: no space for it, and damage in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMIT_BYTES = 128 << 10
 
 
 class Group(NamedTuple):
-    """Data that was written to a journal at once."""
+    """Data that was written to a journal together."""
 
     number: int
     needed_from: int
@@ -58,7 +58,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def send_each(broker: BrokerProcess, sent: dict[int, Sent], value: bytes) -> None:
-    """One record to each partition, one after the other."""
+    """Send one record to each partition, one after the other."""
     for partition, before in sent.items():
         more = send(broker, "t", partition, [value])
         assert not more.refused
@@ -75,8 +75,8 @@ def metric(broker: BrokerProcess, name: str) -> float:
 def test_the_disk_is_full_in_the_middle_of_the_journal(
     make_disk: MakeDisk, start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """Segments have room left in their last blocks, the journal has none to grow: it is done without, and nothing is
-    refused. Then the power is cut."""
+    """Segments have free space in their last blocks, but the journal cannot grow. The broker continues without it and
+    refuses nothing. Then the power is cut."""
     if not can_mount():
         pytest.skip("takes a disk of its own")
     disk = make_disk(48)

@@ -25,10 +25,10 @@ PARTITIONS = {"one": 1, "many": 200, "small": 2}
 
 
 def cut_power(broker: BrokerProcess, disk: LoopDisk | None) -> None:
-    """The signal first: from then on no call that is under way returns to the broker. ext4 now and then answers an
-    fdatasync that the cut overtakes with success; a broker that goes on would acknowledge what is not there. The cut
-    right after: a dying process does not sync. Without a disk that can lose its power the process is killed only.
-    """
+    """Cut the power of the disk. First send SIGKILL: from then on no running call returns to the broker. ext4 sometimes
+    reports success for an fdatasync that the cut overtakes; a running broker would acknowledge data that is not on the
+    disk. The cut follows at once: a dying process does not sync. Without a disk that can lose its power, only the
+    process is killed."""
     os.kill(broker.pid, signal.SIGKILL)
     if disk:
         disk.cut()
@@ -51,7 +51,7 @@ def delete(broker: BrokerProcess, topic: str) -> None:
 
 
 class Again:
-    """A topic of one name that is made, filled, and deleted again and again."""
+    """A topic name whose topic is created, filled and deleted again and again."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
@@ -107,7 +107,7 @@ def cycles(broker: BrokerProcess, disk: LoopDisk | None, count: int, seed: int) 
 
 
 def read_all(broker: BrokerProcess, topic: str) -> list[Received]:
-    """All records of all partitions, each partition's in their order."""
+    """Return all records of all partitions, in the order of each partition."""
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "reader", "enable.auto.commit": False}
     consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "error", "log_level": 0})
     left = set(range(PARTITIONS[topic]))
@@ -151,5 +151,5 @@ def test_ten_power_cuts_lose_nothing(disk: LoopDisk | None, start_broker: StartB
 def test_three_hundred_power_cuts_lose_nothing(
     disk: LoopDisk | None, start_broker: StartBroker, tmp_path: Path, seed: int
 ) -> None:
-    """Fifty for each seed."""
+    """There are fifty for each seed."""
     cycles(start_broker(directory(disk, tmp_path)), disk, 50, seed)

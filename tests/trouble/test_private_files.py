@@ -1,6 +1,5 @@
-"""Files of a broker are its user's only, whatever the umask: records, SCRAM keys and passwords are among them
-(SECURITY.md).
-"""
+"""Only the broker's user can access its files, whatever the umask: they contain records, SCRAM keys and passwords
+(SECURITY.md)."""
 
 from __future__ import annotations
 
@@ -49,13 +48,13 @@ def no_umask() -> Iterator[None]:
 
 
 def modes(directory: Path) -> dict[Path, int]:
-    """Modes of the directory and of everything in it."""
+    """Return the modes of the directory and of everything in it."""
     found = [directory, *(Path(at, name) for at, folders, names in os.walk(directory) for name in folders + names)]
     return {each: stat.S_IMODE(each.lstat().st_mode) for each in found if each.exists()}
 
 
 def wider(directory: Path, files: int, folders: int) -> dict[str, str]:
-    """Files with wider modes than these."""
+    """Return the files with wider modes than these."""
     return {
         str(path.relative_to(directory)): oct(mode)
         for path, mode in modes(directory).items()
@@ -64,7 +63,7 @@ def wider(directory: Path, files: int, folders: int) -> dict[str, str]:
 
 
 def used(broker: BrokerProcess) -> None:
-    """Brings a file of each kind into being: several segments, an aborted transaction, a deletion, an open load."""
+    """Create a file of each kind: several segments, an aborted transaction, a deletion, an open load."""
     create(broker, "t", segment_bytes=1 << 20)
     send(broker, "t", 0, [b"x" * 400_000] * 4)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "tx", "log_level": 0})

@@ -28,7 +28,7 @@ def test_a_stalled_disk_holds_up_its_own_partitions_only(start_broker: StartBrok
     disk = StallingDisk(tmp_path / "stalling", 64)
     try:
         healthy, slow = tmp_path / "healthy", disk.path / "data"
-        # One data thread for all clients: if it waited, everybody would.
+        # One data thread serves all clients: if it waited, all of them would.
         broker = start_broker({"log.dirs": f"{healthy},{slow}", "num.network.threads": "1"})
         for topic in TOPICS:
             create(broker, topic)
@@ -48,7 +48,7 @@ def test_a_stalled_disk_holds_up_its_own_partitions_only(start_broker: StartBrok
         writers = [threading.Thread(target=write_to, args=(topic,)) for topic in on_slow]
         for writer in writers:
             writer.start()
-        # The disk is held until these have their responses: a request that waited for it would hang forever.
+        # The disk stops until these requests have their responses: a request that waited for it would hang forever.
         for _ in range(ROUNDS):
             for topic in on_healthy:
                 more = send(broker, topic, 0, [b"meanwhile"])

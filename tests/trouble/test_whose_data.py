@@ -1,4 +1,4 @@
-"""A start that is refused because the data is somebody else's has changed nothing."""
+"""A start that is refused because the data belongs to another broker or cluster has changed nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def refusal(start_broker: StartBroker, settings: dict[str, str]) -> str:
 
 
 def stored(folder: Path) -> list[object]:
-    """The nodes of the metadata store."""
+    """Return the nodes of the metadata store."""
     store = sqlite3.connect(f"file:{folder / 'metadata.db'}?mode=ro", uri=True)
     try:
         (table,) = (

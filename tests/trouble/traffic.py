@@ -1,4 +1,4 @@
-"""Produces and reads, and keeps every outcome: offsets of acknowledgements, reasons of refusals."""
+"""Produces and reads, and records every outcome: acknowledged offsets, and the reasons of refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def create(broker: BrokerProcess, topic: str, partitions: int = 1, segment_bytes
 
 
 def send(broker: BrokerProcess, topic: str, partition: int, values: list[bytes], **settings: Any) -> Sent:
-    """One request a record, acks=all, no retry: each answer of the broker is seen."""
+    """Send one record per request, with acks=all and without retries: the test sees each response of the broker."""
     sent = Sent()
     producer = Producer(
         {
@@ -106,12 +106,12 @@ def read(
 
 
 def missing(sent: dict[int, bytes], found: dict[int, bytes]) -> list[int]:
-    """Offsets of acknowledged records that are not there or are another record."""
+    """Return the offsets of acknowledged records that are missing or differ."""
     return [offset for offset, value in sent.items() if found.get(offset) != value]
 
 
 def complaints(broker: BrokerProcess) -> list[str]:
-    """The log lines with the reason for the end of the process."""
+    """Return the log lines with the reason why the process ended."""
     lines = broker.console.read_text(errors="replace").splitlines()
     assert not any(line.startswith("Traceback") for line in lines), broker.log_tail()
     return [line for line in lines if line.startswith("pybroker: ")]

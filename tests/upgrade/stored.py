@@ -1,8 +1,8 @@
-"""Data directories that an earlier version wrote, and what was in them.
+"""Data directories that an earlier version wrote, and their contents.
 
 `python -m tests.upgrade.stored TREE ARCHIVE` starts the brokers of another checkout (TREE, with its native extension
-built in place), fills them, notes what they show, and packs their directories: one broker that was stopped, one that
-was killed, and three brokers on ZooKeeper. `test_stored_data.py` starts the present version on them.
+built in place), fills them, records what clients see, and packs their directories: one broker that was stopped, one
+that was killed, and three brokers on ZooKeeper. `test_stored_data.py` starts the present version on them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tests.support.zookeeper import ZooKeeperServer
 FACTS = "facts.json"
 DELETED = "deleted"
 LATER_MS = str(10**12)
-"""The archive is read for years."""
+"""Some 30 years: the archive is used for years, and nothing in it may expire."""
 NOT_YET_COMPACTED = {"cleanup.policy": "compact", "min.compaction.lag.ms": LATER_MS}
 FOR_EVER = {
     "delete.topic.delay.ms": LATER_MS,
@@ -158,7 +158,7 @@ def commit(broker: BrokerProcess, group: str, protocol: str, topics: list[str]) 
 
 
 def records(broker: BrokerProcess, topic: str, partitions: int) -> list[str]:
-    """Number and digest of the committed records of each partition."""
+    """Return number and digest of the committed records of each partition."""
     found = []
     for number in range(partitions):
         consumer = ck.Consumer(
@@ -186,7 +186,7 @@ def records(broker: BrokerProcess, topic: str, partitions: int) -> list[str]:
 
 
 def facts(broker: BrokerProcess) -> dict[str, Any]:
-    """Everything that clients can see."""
+    """Return everything that clients can see."""
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         topics = {
             name: (str(topic.topic_id), len(topic.partitions))
@@ -225,7 +225,7 @@ def facts(broker: BrokerProcess) -> dict[str, Any]:
 
 
 def undeleted(broker: BrokerProcess, topic_id: str) -> dict[str, Any]:
-    """Bring the deleted topic back: its records and the groups' offsets."""
+    """Undelete the topic; return its records and the groups' offsets."""
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.undelete_topics([Uuid.parse(topic_id)]).all()
         until(lambda: offsets_of(admin, DELETED))
@@ -233,7 +233,7 @@ def undeleted(broker: BrokerProcess, topic_id: str) -> dict[str, Any]:
 
 
 def offsets_of(admin: blocking.AdminClient, topic: str) -> dict[str, int]:
-    """The groups' committed offsets of a topic."""
+    """Return the groups' committed offsets of a topic."""
     return {
         f"{group} {partition}": found.offset
         for group in GROUPS
@@ -243,7 +243,7 @@ def offsets_of(admin: blocking.AdminClient, topic: str) -> dict[str, int]:
 
 
 def one_broker(folder: Path) -> PybrokerProcess:
-    """A broker whose data directory is `folder/data`."""
+    """Return a broker whose data directory is `folder/data`."""
     return PybrokerProcess(folder, {**FOR_EVER, "log.flush.mode": "commit"})
 
 
@@ -258,7 +258,7 @@ def _of_tree(broker: PybrokerProcess, tree: Path) -> None:
 
 
 def _made(broker: BrokerProcess, replicas: int) -> dict[str, Any]:
-    """Fill a broker. What the deleted topic held is noted before its deletion: it is deleted last."""
+    """Fill a broker. The contents of the topic to delete are recorded before its deletion, which comes last."""
     fill(broker, replicas)
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         held = {"records": records(broker, DELETED, 2), "offsets": offsets_of(admin, DELETED)}

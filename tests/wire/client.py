@@ -1,4 +1,5 @@
-"""A raw client for tests: any request of any version, one connection, no retries, nothing hidden."""
+"""A raw client for tests: it sends any request of any version over one connection, without retries, and hides
+nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from typing import Any, Self
 from pybroker import native
 
 ANSWER_S = 120.0
-"""Longer than a broker may take by the requests' own timeouts, on a machine that pauses for a while."""
+"""Time limit for a response: longer than the timeouts in requests, on a machine that pauses for a while."""
 
 
 class WireClient:
-    """One connection. `call` sends a message object and gives back the answer; `send` and `receive` overlap requests.
+    """One connection. `call` sends a message object and returns the response; `send` and `receive` overlap requests.
 
     Messages of `pybroker.protocol.messages`, or of `.interbroker` with `interbroker=True`.
     """
@@ -45,7 +46,8 @@ class WireClient:
         return self._socket
 
     def send(self, request: Any, version: int, *, answered: bool = True) -> int:
-        """Sends a request and returns its correlation id. `answered=False`: none will come (Produce with acks 0)."""
+        """Send a request and return its correlation id. `answered=False`: the request has no response (Produce with
+        acks 0)."""
         self._correlation_id += 1
         frame = native.encode_request(request, version, self._correlation_id, self.client_id)
         self.send_frame(frame)
@@ -55,15 +57,16 @@ class WireClient:
         return self._correlation_id
 
     def send_frame(self, frame: bytes) -> None:
-        """Send bytes after their length, whatever they are."""
+        """Send bytes, preceded by their length."""
         self.send_bytes(struct.pack(">i", len(frame)) + frame)
 
     def send_bytes(self, data: bytes) -> None:
-        """Sends bytes as they are."""
+        """Send bytes unchanged."""
         self._socket.sendall(data)
 
     def receive(self) -> Any:
-        """The answer to the oldest request without one. Raises ConnectionError if the broker closes instead."""
+        """Return the response to the oldest request without one. Raises ConnectionError if the broker closes
+        instead."""
         key, version, sent_id = self._expected.pop(0)
         correlation_id, response = native.decode_response(
             key, version, self.receive_frame(), interbroker=self._interbroker
@@ -73,17 +76,17 @@ class WireClient:
         return response
 
     def receive_frame(self) -> bytes:
-        """The next answer, undecoded and without its length."""
+        """Return the next response, undecoded and without its length."""
         (length,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(length)
 
     def call(self, request: Any, version: int) -> Any:
-        """Sends a request and waits for its answer."""
+        """Send a request and return its response."""
         self.send(request, version)
         return self.receive()
 
     def call_each(self, make: Callable[[int], Any], versions: range) -> dict[int, Any]:
-        """The answers to `make(version)` in every version."""
+        """Return the responses to `make(version)` in every version."""
         return {version: self.call(make(version), version) for version in versions}
 
     def is_closed_by_peer(self) -> bool:

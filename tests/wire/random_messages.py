@@ -70,7 +70,7 @@ def _within(versions: tuple[int, int], version: int) -> bool:
 
 
 def versions(message: str, *, interbroker: bool = False) -> range:
-    """The versions of a message."""
+    """Return the versions of a message."""
     schema = native.message_schema(message, interbroker=interbroker)
     assert schema is not None, message
     return range(schema.min_version, schema.max_version + 1)

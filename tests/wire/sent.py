@@ -7,11 +7,11 @@ from typing import Any
 from pybroker import native
 
 BY_NAME_ONLY = {"StopReplicaTopicState": {"topic_name": "", "last_epoch": -1}}
-"""Fields of versions before topic ids, with the value that later versions decode."""
+"""Fields of versions before topic ids, with the values that later versions decode."""
 
 
 def as_wire(classes: dict[str, Any], kind: str, value: Any) -> Any:
-    """`value` as the class that the schema calls `kind`; its fields must be exactly those of the schema."""
+    """Return `value` as the class that the schema calls `kind`; its fields must be exactly those of the schema."""
     if kind.startswith("[]"):
         return [as_wire(classes, kind[2:], each) for each in value]
     if kind not in classes:
@@ -25,7 +25,7 @@ def as_wire(classes: dict[str, Any], kind: str, value: Any) -> Any:
 
 
 def there_and_back(message: Any) -> tuple[Any, Any]:
-    """The sent and the decoded message: equal if the codec has every field."""
+    """Return the sent and the decoded message: they are equal if the codec has every field."""
     name = type(message).__name__
     schema = native.message_schema(name, interbroker=True)
     assert schema is not None

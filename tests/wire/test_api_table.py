@@ -18,7 +18,7 @@ METADATA = 3  # native, but Rust passes unknown requests on
 
 
 class _Anything(SimpleNamespace):
-    """Services of which the table only takes references."""
+    """Services to which the table only keeps references."""
 
     def __getattr__(self, name: str) -> Any:
         return _Anything()

@@ -1,5 +1,5 @@
-"""How clients name the topics of each request: by id as soon as Kafka's protocol has one, by name until clients know
-ids, and only by name where Kafka has nothing else."""
+"""How clients name the topics of each request: by id as soon as Kafka's protocol has ids, by name until clients know
+the ids, and only by name if Kafka has nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from pybroker import native
 
 Versions = tuple[int, int] | None
-"""The first and the last one that is served."""
+"""The first and the last version that is served."""
 
 BOTH: dict[str, tuple[Versions, Versions]] = {
     "Produce": ((0, 12), (13, 13)),
@@ -18,16 +18,16 @@ BOTH: dict[str, tuple[Versions, Versions]] = {
     "OffsetFetch": ((1, 9), (10, 10)),
     "DeleteTopics": ((0, 6), (6, 6)),
     "TxnOffsetCommit": ((0, 5), (6, 6)),
-    # Our own, about one topic each.
+    # Requests of pybroker's own, about one topic each.
     "TruncateTopics": ((0, 0), (0, 0)),
     "DescribeTopicHistory": ((0, 0), (0, 0)),
     "DescribeDeletions": ((0, 1), (0, 1)),
     "DeleteOffsets": ((0, 0), (0, 0)),
-    # By an id in a tagged field of ours, in flexible versions.
+    # By an id in a tagged field of pybroker, in flexible versions.
     "ListOffsets": ((0, 11), (6, 11)),
     "DeleteRecords": ((0, 2), (2, 2)),
     "OffsetForLeaderEpoch": ((0, 4), (4, 4)),
-    "AddPartitionsToTxn": ((0, 3), (3, 3)),  # from v4 on, among brokers, in another place
+    "AddPartitionsToTxn": ((0, 3), (3, 3)),  # from v4 on, only between brokers, in another field
     "WriteTxnMarkers": ((0, 2), (1, 2)),
     "AlterReplicaLogDirs": ((0, 2), (2, 2)),
     "DescribeLogDirs": ((0, 5), (2, 5)),
@@ -58,7 +58,7 @@ NAMES = {"topic", "name", "topic_name", "topic_names", "resource_name"}
 
 
 def ways(api: native.ApiInfo) -> tuple[Versions, Versions]:
-    """The served versions that name topics by name, and by id."""
+    """Return the served versions that name topics by name, and those by id."""
     schema = native.message_schema(f"{api.name}Request")
     assert schema is not None
     inside = {field.type_name.removeprefix("[]"): field.versions for field in schema.structs[0].fields}

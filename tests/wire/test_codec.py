@@ -50,7 +50,7 @@ def test_mutants_raise_codec_errors_and_nothing_else() -> None:
                 for _ in range(choose.randrange(1, 4)):
                     place = choose.randrange(len(mutant) + 1)
                     mutant[place : place + choose.randrange(3)] = choose.randbytes(choose.randrange(5))
-                # A codec error or a message, whatever the bytes are.
+                # The result is a codec error or a message, whatever the bytes are.
                 with contextlib.suppress(CodecError):
                     native.decode(row.key, version, bytes(mutant), True)
 

@@ -1,4 +1,4 @@
-"""The controller's messages can be sent as they are: their fields are those of the inter-broker wire."""
+"""The controller's messages can be sent without conversion: their fields are those of the inter-broker wire."""
 
 from __future__ import annotations
 

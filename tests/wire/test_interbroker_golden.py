@@ -440,9 +440,9 @@ GOLDEN: list[tuple[Any, int, str]] = [
 
 
 BY_NAME = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "Fetch", "ListOffsets", "OffsetForLeaderEpoch")
-"""Messages that brokers speak in the version before, too."""
+"""Messages that brokers also use in the previous version."""
 QUORUM = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
-"""Messages with a version 1 of ours, which brokers speak among them: directory ids, pre-votes, addresses."""
+"""Messages with a version 1 of pybroker, which brokers use among themselves: directory ids, pre-votes, addresses."""
 
 
 @pytest.mark.checklist("D4", "D22", "D24")
@@ -466,7 +466,7 @@ def test_bytes_are_the_texts(message: Any, version: int, text: str) -> None:
 OURS = ("AlterPartition", "Envelope", "ControlledShutdown", "UpdateCluster", "RestoreReplicas", "CloseTopics",
         "ReopenTopics", "SubmitEvent", "IngestAppend", "IngestOrder", "VerifyTransaction",
         "EndTransaction", "AppendDeadLetters", "ProbeBroker", "StagedReplicas", "FetchSnapshot")  # fmt: skip
-"""Not in KIP-516: fields of Kafka's later versions, by id here, and messages that Kafka lacks."""
+"""Fields of Kafka's later versions, by id here, and messages that Kafka lacks: they are not in KIP-516."""
 
 
 def test_every_inter_broker_message_of_the_text_has_its_bytes() -> None:
@@ -610,7 +610,7 @@ def test_listeners_do_not_mix_the_registries() -> None:
     )
     with pytest.raises(native.CodecError):
         native.decode(5, 4, native.encode(stop, 4), True)
-    # Fetch v13 carries the same request on both; the response differs: released Kafka has tagged fields there.
+    # Fetch v13 has the same request in both registries; the response differs: released Kafka has tagged fields there.
     assert type(native.decode(1, 13, native.encode(request, 13), True)) is not type(request)
     with pytest.raises(native.CodecError):
         native.decode(1, 13, native.encode(response, 13), False)
@@ -620,7 +620,7 @@ def test_listeners_do_not_mix_the_registries() -> None:
 @pytest.mark.parametrize("kind", ["Request", "Response"])
 @pytest.mark.parametrize("api", BY_NAME)
 def test_versions_before_topic_ids_are_released_kafkas(api: str, kind: str) -> None:
-    """Byte for byte: the messages of a broker below 2.8, in both directions."""
+    """The messages of a broker below 2.8 are equal to Kafka's byte for byte, in both directions."""
     name, request = api + kind, kind == "Request"
     schema = native.message_schema(name, interbroker=True)
     assert schema is not None

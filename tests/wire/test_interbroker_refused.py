@@ -54,7 +54,8 @@ def test_a_client_cannot_play_the_controller(broker: BrokerProcess, name: str) -
 
 @pytest.mark.checklist("R9", "D1", "D2", "D3", "X1")
 def test_the_same_number_is_another_layout_for_clients(broker: BrokerProcess) -> None:
-    """Produce 9, ListOffsets 6 and OffsetForLeaderEpoch 4 go by name there and by id here: never by guessing."""
+    """Produce 9, ListOffsets 6 and OffsetForLeaderEpoch 4 use names for clients and ids between brokers; the broker
+    never guesses."""
     with WireClient(broker.port) as client:
         name = unique()
         topic_id = create(client, name).topic_id

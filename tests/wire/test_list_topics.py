@@ -29,7 +29,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         created = client.call(m.CreateTopicsRequest(topics=topics, timeout_ms=60_000), 7)
         assert {topic.error_code for topic in created.topics} == {0}
         client.call(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
-        # The internal topic is created by the question for a coordinator, in its own time.
+        # A request for a coordinator creates the internal topic, at some later time.
         while len(client.call(m.MetadataRequest(topics=None), 12).topics) < TOPICS + 3:
             pass
     yield broker
@@ -66,7 +66,7 @@ def test_the_answer_holds_nothing_but_names_and_is_much_smaller_than_metadatas(c
         ("list", m.ListTopicsRequest(list_internal=True), 0),
         ("metadata", m.MetadataRequest(topics=None), 13),
     ]:
-        client.send(request, version, answered=False)  # the bare frame is wanted
+        client.send(request, version, answered=False)  # the test reads the raw frame
         sizes[kind] = len(client.receive_frame())
     # Correlation id, error code, count; then per topic the length of the name, the name, the flag.
     wanted = [*NAMES, "b.one", "b.two", "__consumer_offsets"]
@@ -80,7 +80,8 @@ def test_the_answer_holds_nothing_but_names_and_is_much_smaller_than_metadatas(c
     [(1, 1, 1, 0.41), (30, 1, 1, 0.41), (30, 3, 3, 0.19), (30, 12, 3, 0.061)],
 )
 def test_the_share_of_metadatas_size(brokers: int, partitions: int, replicas: int, share_max: float) -> None:
-    """Thousands of topics with names of 30 characters, dozens of brokers; one partition and replica is the least."""
+    """There are thousands of topics with names of 30 characters, and dozens of brokers; one partition and one replica
+    is the minimum."""
     topics = [f"orders.of.one.of.regions.{number:05}" for number in range(3_000)]
     nodes = list(range(replicas))
     states = [
@@ -138,7 +139,7 @@ def test_the_prefix_and_the_ends_of_a_listing(client: WireClient) -> None:
 
 
 def test_a_topic_that_comes_or_goes_between_pages(start_broker: StartBroker) -> None:
-    """The cursor is a name, so it stays good when its topic is deleted."""
+    """The cursor is a name, so it stays valid when its topic is deleted."""
     with WireClient(start_broker().port) as client:
         for name in ("t1", "t2", "t4"):
             create(client, name)

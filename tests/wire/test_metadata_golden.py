@@ -79,7 +79,7 @@ def test_question_and_answer_of_kip_516() -> None:
 
 @pytest.mark.checklist(320)
 def test_the_question_got_no_flags_that_leave_things_out() -> None:
-    """KIP-142 rejects them: a smaller answer is another request's."""
+    """KIP-142 rejects such flags: another request has the smaller response."""
     schema = native.message_schema("MetadataRequest")
     assert schema is not None
     fields = {struct.name: [field.name for field in struct.fields] for struct in schema.structs}
@@ -101,7 +101,7 @@ def test_a_live_broker_always_tells_the_cluster_id(broker: BrokerProcess) -> Non
         create(client, name)
         told = set()
         for version in range(14):
-            # For an existing topic, a missing one, and an empty list.
+            # The cases: an existing topic, a missing one, and an empty list.
             for topic in (name, "absent", None):
                 topics = [] if topic is None else [m.MetadataRequest_MetadataRequestTopic(name=topic)]
                 answer = client.call(m.MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)

@@ -36,7 +36,7 @@ def _name(key: int) -> str:
 
 
 def _served(broker: BrokerProcess) -> dict[str, range]:
-    """Versions by name, as in ApiVersions."""
+    """Return versions by name, as in ApiVersions."""
     with WireClient(broker.port) as client:
         rows = client.call(m.ApiVersionsRequest(), 0).api_keys
     return {_name(row.api_key): range(row.min_version, row.max_version + 1) for row in rows}

@@ -20,13 +20,13 @@ from tests.topic_ids.kit import batch, create, unique
 from tests.wire.client import WireClient
 
 MARK = "QQQQQQQQ"
-"""Placeholder in a request for the bytes below; of the same length."""
+"""A placeholder in a request for the bytes below; it has the same length."""
 BYTES = b"Ger\xe4t \xff\xfe"
 TEXT = "Ger\ufffdt \ufffd\ufffd"
 
 
 def ask(client: WireClient, request: object, version: int) -> Any:
-    """Sends a request with the bytes in the place of `MARK`; its answer."""
+    """Send a request with the bytes in the place of `MARK`; return the response."""
     frame = native.encode_request(request, version, 7, MARK)
     key, _ = struct.unpack_from(">hh", frame)
     client.send_frame(frame.replace(MARK.encode(), BYTES))

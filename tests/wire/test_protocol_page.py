@@ -13,16 +13,16 @@ PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 OWN = re.findall(r"^\| (\d{5}) (\w+) \| (.*) \| (.*) \|$", PAGE, re.MULTILINE)
 LISTING = re.findall(r"^\| ([01]),? .*? \| (.*) \| (.*) \|$", PAGE.partition("## ListTopics")[2], re.MULTILINE)
 ELSEWHERE = {"incarnations", "deletions"}
-"""Arrays whose fields are in the file that the page names."""
+"""Arrays whose fields are in the file to which the page refers."""
 
 
 def named(cell: str) -> list[str]:
-    """The fields in a cell of the page."""
+    """Return the fields in a cell of the page."""
     return re.findall(r"`([a-z_]+)`", cell)
 
 
 def in_schema(message: str, version: int) -> list[str]:
-    """The schema's fields, depth first, tagged ones last, without those that the page omits."""
+    """Return the schema's fields, depth first, tagged ones last, without those that the page omits."""
     schema = native.message_schema(message)
     assert schema is not None
     structs = {struct.name: struct for struct in schema.structs}
