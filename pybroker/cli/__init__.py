@@ -2,10 +2,12 @@
 loads no other.
 
 - `grammar`: the syntax of commands: verbs, names, suggestions for mistyped words
-- `options`, `output`: options and output of commands that talk to a running broker
+- `target`, `options`, `output`: address, options and output of commands that talk to a running broker
+- `local_broker`: settings of commands for a stopped broker
 - `shell_completion`: shell completion
 - `spark`: the common parts of commands that run Spark
 - `records`: `produce` and `consume`
+- `partitions`, `time_formats`: helpers of several commands
 - all other modules: one command each
 """
 
