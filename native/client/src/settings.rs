@@ -65,7 +65,7 @@ impl Setting {
     fn refuses(&self, text: &str) -> Option<String> {
         let fine = match self.allowed {
             AllowedValues::Text => true,
-            // Also accepts Python's True and False.
+            // Python's True and False are accepted, too.
             AllowedValues::Flag => text.to_ascii_lowercase().parse::<bool>().is_ok(),
             AllowedValues::OneOf(words) => words.contains(&text),
             AllowedValues::Whole(low, high) => text

@@ -137,7 +137,7 @@ impl Fetchers {
     /// Update broker addresses, and the leaders of these partitions; other partitions are unchanged. Call it after the
     /// partitions have taken their roles. Does not block.
     ///
-    /// Ignores an assignment whose epoch is below the one that the partition follows. An assignment with the same epoch
+    /// Ignores an assignment whose epoch is below the partition's current one. An assignment with the same epoch
     /// changes nothing.
     ///
     /// # Errors

@@ -445,8 +445,8 @@ impl<F: Files> MetadataLog<F> {
             .rename(&part_name(id), &name)
             .map_err(LogError::io("rename", self.files.path_of(&name)))?;
         self.sync_names()?;
-        // Remove the last segment first: if a crash interrupts this, the rest of the log ends before the snapshot or
-        // differs from it.
+        // Remove the last segment first. If a crash interrupts this, recovery finds a log that ends before the snapshot
+        // or differs from it, and drops the log.
         while let Some(segment) = self.segments.pop() {
             self.remove(&segment.name)?;
         }

@@ -1,5 +1,5 @@
-//! Operations on the log of a stopped node: reading its snapshot, and a restart of the quorum with this node as the
-//! only voter.
+//! Operations on the log of a stopped node: reading its snapshot, and starting a new quorum with this node as the only
+//! voter.
 
 use pybroker_quorum::{Batch, Body, EpochEnd, QuorumState, ReplicaKey, SnapshotHeader, VoterSet};
 

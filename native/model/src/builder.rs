@@ -206,13 +206,13 @@ impl BatchBuilder {
         self.header.max_timestamp = self.header.max_timestamp.max(timestamp);
     }
 
-    /// Add a record of the batch being rewritten without changes. `timestamp` is the record's own.
+    /// Add a record of the original batch without changing its bytes. `timestamp` is the record's own.
     pub fn push_raw(&mut self, record: &RecordRef<'_>, timestamp: i64) {
         self.bytes.extend_from_slice(record.raw);
         self.count_rewritten(timestamp);
     }
 
-    /// Add a record of the batch being rewritten, with its timestamp relative to the new base timestamp.
+    /// Add a record of the original batch, with its timestamp relative to the new base timestamp.
     pub fn push_shifted(&mut self, record: &RecordRef<'_>, timestamp: i64) {
         let delta = timestamp.wrapping_sub(self.header.base_timestamp);
         record.write_with_deltas(&mut self.bytes, delta, record.offset_delta);

@@ -17,15 +17,15 @@ pub const HEADER_BYTES: usize = 61;
 pub const BATCH_LENGTH_END: usize = 12;
 /// The only message format written or accepted.
 pub const MAGIC_V2: i8 = 2;
-/// No producer id: the batch is not idempotent.
+/// The producer id of a batch that is not idempotent.
 pub const NO_PRODUCER_ID: i64 = -1;
-/// No producer epoch.
+/// The producer epoch of a batch without producer id.
 pub const NO_PRODUCER_EPOCH: i16 = -1;
-/// No sequence number.
+/// The base sequence of a batch without producer id.
 pub const NO_SEQUENCE: i32 = -1;
-/// No timestamp.
+/// The timestamp of a record without timestamp.
 pub const NO_TIMESTAMP: i64 = -1;
-/// The leader epoch is not known.
+/// The leader epoch if it is not known.
 pub const NO_PARTITION_LEADER_EPOCH: i32 = -1;
 
 pub(crate) const LEADER_EPOCH_AT: usize = 12;

@@ -71,9 +71,9 @@ impl<D> Quorum<D> {
             .is_some_and(|(offset, _)| from.offset > offset);
         match position {
             Position::Other(fetched) => self.respond_elsewhere(handle, fetched),
-            // A follower whose log agrees up to this offset has the id's record. A follower whose log disagrees already
-            // got its response above: if the leader refused that fetch here, the follower could never truncate the
-            // diverging records that precede the id's record.
+            // A follower whose log agrees up to this offset has the id's record. A follower whose log diverges got its
+            // response above. It must not be refused here, because it could then never truncate the diverging records,
+            // which precede the id's record.
             Position::Prefix
                 if request.topic_id == Uuid::METADATA
                     && behind_id

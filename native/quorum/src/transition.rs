@@ -40,7 +40,7 @@ pub enum Cause {
     OnlyVoter,
     /// A majority granted the votes or pre-votes.
     Won,
-    /// No majority in this ballot, or not in time.
+    /// No majority granted the votes in this ballot, or not in time.
     Lost,
     /// This replica voted for another one.
     Voted,

@@ -11,7 +11,8 @@ use crate::role::{Ballot, LeaderView, Leadership, Role};
 use crate::transition::{Cause, RoleName};
 
 impl<D> Quorum<D> {
-    /// Start: → Resigned if the replica was the leader, else → Unattached. The only voter does not wait for others.
+    /// Start of the process: → Resigned if the replica was the leader, else → Unattached. The only voter of a cluster
+    /// does not wait for others.
     pub(crate) fn start(&mut self) {
         let only = self.voters().is_only(self.settings.key);
         let election_at = match only {

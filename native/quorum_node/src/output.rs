@@ -86,7 +86,7 @@ pub enum Output {
 /// The outcome of a proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its records are committed, and have been delivered.
+    /// The proposal's records are committed, and have been delivered.
     Committed {
         /// Offset of the first record.
         base_offset: i64,

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 pub struct NodeStatus {
     /// This node.
     pub key: ReplicaKey,
-    /// Its role.
+    /// This node's role.
     pub role: RoleName,
     /// The epoch.
     pub epoch: i32,
@@ -40,13 +40,13 @@ pub struct NodeStatus {
 pub struct ReplicaStatus {
     /// The replica.
     pub key: ReplicaKey,
-    /// The end of its log; -1 if unknown.
+    /// The end of the replica's log, or -1 if unknown.
     pub end_offset: i64,
-    /// Time of its last fetch.
+    /// Time of the replica's last fetch.
     pub fetched_ms: Option<i64>,
-    /// The last time at which it had all records that the leader had at that time.
+    /// The last time at which the replica had all records that the leader had at that time.
     pub caught_up_ms: Option<i64>,
-    /// Its known addresses.
+    /// The replica's known addresses.
     pub endpoints: Vec<Endpoint>,
 }
 

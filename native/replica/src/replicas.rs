@@ -124,7 +124,7 @@ impl Replicas {
             .cloned()
     }
 
-    /// Return the broker settings for logs that are opened or configured from now on.
+    /// Return the broker settings that apply when a log is opened or its settings change.
     pub fn log_settings(&self) -> BrokerLogSettings {
         **self.log_settings.load()
     }

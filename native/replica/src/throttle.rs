@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 /// Maximum burst after an idle time, as the time in which the rate pays for it. Without a burst, the time for which a
 /// leader holds a request back would reduce the rate.
 const BURST: Duration = Duration::from_secs(1);
-/// Upper limit of the time that one response costs at the rate.
+/// Maximum time for which the bytes of one response delay the next ones.
 const PAID_MAX: Duration = Duration::from_secs(3600);
 /// The rate that means no limit.
 const UNLIMITED: u64 = i64::MAX as u64;
 
-/// A rate and its use.
+/// A limit of bytes per second, and the bytes copied so far.
 #[derive(Debug)]
 pub struct Throttle {
     /// Bytes per second.

@@ -81,7 +81,7 @@ pub enum Host {
     Address(IpAddr),
     /// A network: addresses that share the given number of leading bits (KIP-1276).
     Network(IpAddr, u8),
-    /// Matches no host, because the text is no address.
+    /// Matches no host, because the text is not an address.
     Nowhere,
 }
 

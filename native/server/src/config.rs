@@ -66,7 +66,7 @@ pub struct DynamicSettings {
     pub auto_create_topics: bool,
     /// Properties of the cluster on which the served versions depend.
     pub cluster: ClusterKind,
-    /// `replica.selector.class`: consumers learn the replica in their rack (KIP-392).
+    /// `replica.selector.class`: whether responses name the replica in the consumer's rack (KIP-392).
     pub rack_aware: bool,
     /// Limits of connections and memory.
     pub limits: Limits,

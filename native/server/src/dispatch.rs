@@ -415,7 +415,7 @@ fn finished<P>(
     }
 }
 
-/// Forward a SASL token without Kafka header as a SaslAuthenticate.
+/// Forward a SASL token that has no Kafka header as a SaslAuthenticate.
 fn submit_raw_token(
     turn: &Turn<'_, '_>,
     token: &[u8],

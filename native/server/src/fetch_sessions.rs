@@ -80,8 +80,8 @@ pub(crate) struct FetchSession {
     partitions: Vec<Option<SessionPartition>>,
     free: Vec<u32>,
     places: HashMap<(TopicKey, i32), u32, BuildIdHasher>,
-    /// Reading order of the partitions. Those that returned records move to the back, so that each partition gets its
-    /// turn.
+    /// Reading order of the partitions. Partitions that returned records move to the back, so that each partition gets
+    /// its turn.
     order: VecDeque<u32>,
     share: Share,
     created: Instant,

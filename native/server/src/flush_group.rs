@@ -36,7 +36,7 @@ impl FlushGroup {
         now.saturating_duration_since(since) >= HELD_MAX
     }
 
-    /// Start the flushes. The data thread calls this before it sleeps.
+    /// Start the flushes. [`Self::end_turn`] calls this if they are late, and the data thread before it sleeps.
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.held.begin();

@@ -17,7 +17,7 @@ pub struct Limits {
     pub connections_per_ip_max: usize,
     /// `max.connections.per.ip.overrides`: by address text.
     pub connections_per_ip_overrides: HashMap<std::net::IpAddr, usize>,
-    /// `max.connection.creation.rate`: new connections a second on this broker; 0 = no limit.
+    /// `max.connection.creation.rate`: new connections a second on this broker; 0 means no limit.
     pub connection_creation_rate: u32,
     /// Limits of new connections a second on single listeners, by name; other listeners have none.
     pub connection_creation_rates: HashMap<String, u32>,
@@ -42,10 +42,10 @@ pub struct Limits {
     /// `socket.listen.backlog.size`: connections that the kernel completes before they are accepted. Read once, when a
     /// listener is bound.
     pub listen_backlog: i32,
-    /// `socket.send.buffer.bytes` of accepted connections; `None` = the kernel chooses.
+    /// `socket.send.buffer.bytes` of accepted connections. `None` means that the kernel chooses.
     pub socket_send_buffer_bytes: Option<usize>,
     /// `socket.receive.buffer.bytes`; set on the listening socket, because the window is negotiated when a connection
-    /// opens. `None` = the kernel chooses.
+    /// opens. `None` means that the kernel chooses.
     pub socket_receive_buffer_bytes: Option<usize>,
 }
 

@@ -53,7 +53,7 @@ impl Broker {
 pub struct PartitionMetadata {
     /// Partition index.
     pub partition: i32,
-    /// Broker id of the leader; negative: no leader.
+    /// Broker id of the leader; negative if there is none.
     pub leader: i32,
     /// Leader epoch.
     pub leader_epoch: i32,
@@ -117,7 +117,7 @@ pub struct MetadataView {
     pub version: u64,
     /// The cluster's id (KIP-78).
     pub cluster_id: Arc<str>,
-    /// Broker id of the controller; negative: unknown.
+    /// Broker id of the controller; negative if unknown.
     pub controller_id: i32,
     /// Live brokers, ascending by id.
     pub brokers: Arc<[Broker]>,

@@ -48,7 +48,7 @@ impl Counter {
 /// The counters of one data thread.
 #[derive(Debug)]
 pub(crate) struct ThreadMetrics {
-    /// By API key; created by the first request of a key.
+    /// Counters by API key, created by the first request of a key.
     requests: [OnceLock<Box<RequestMetrics>>; KEYS],
     began: Instant,
     /// When the last Produce request was answered: microseconds since `began`, 0 = never.

@@ -37,7 +37,7 @@ enum Write {
 struct RunningFlush {
     ticket: u64,
     flush: Flush<SimulatedFiles>,
-    /// Number of the unflushed writes that it covers.
+    /// Number of the unflushed writes that the flush covers.
     writes: usize,
 }
 

@@ -164,7 +164,7 @@ impl Plan {
         }
     }
 
-    /// Return the faults in order, without those that the plan leaves out.
+    /// Return the faults in order. The plan may leave some out.
     #[must_use]
     pub fn troubles(&self) -> Vec<(usize, PlannedTrouble)> {
         let mut random = Random::new(self.seed, 2);

@@ -28,7 +28,7 @@ fn main() {
             each.record(black_box(micros + request % 100 + step as u64));
         }
         for each in &counters {
-            // No locked instruction, because only one thread writes this counter.
+            // A locked instruction is not needed, because only one thread writes this counter.
             each.store(each.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Called once, with the reason, when the directory goes offline.
+/// A callback that is called once, with the reason, when the directory goes offline.
 pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Health of a log directory. The first failure is final.

@@ -200,7 +200,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Switch to the other file, if nothing in it is needed and the disk has space for it; return whether it switched.
+    /// Switch to the other file, if none of its groups is needed and the disk has space for it. Return whether the
+    /// journal switched.
     ///
     /// # Errors
     /// As [`Journal::commit`], except for a full disk.

@@ -128,7 +128,7 @@ pub struct ActiveProducer {
 /// Open transactions, and those whose marker is not yet replicated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transactions {
-    /// First offset → producer.
+    /// Open transactions: first offset → producer id.
     ongoing: BTreeMap<i64, i64>,
     /// Ended transactions whose marker is not replicated: first offset → offset of the marker. Readers must not pass
     /// them before the high watermark does, because a new leader might not have the marker.

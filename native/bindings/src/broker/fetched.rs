@@ -109,9 +109,9 @@ pub(super) struct Limits {
     pub(super) wait: bool,
 }
 
-/// Read complete batches from the one that contains `offset`, until they cover `records_max` offsets or have
-/// `bytes_max` bytes. Read at least one batch, if there is one. Return `None` if the batch is not in the page cache and
-/// `wait` is false.
+/// Read complete batches from the batch with `offset` on, until they cover `records_max` offsets or have `bytes_max`
+/// bytes. Read at least one batch, if there is one. Return `None` if the batch is not in the page cache and `wait` is
+/// false.
 pub(super) fn fetch(
     partition: &Partition,
     offset: i64,

@@ -54,7 +54,7 @@ pub(crate) struct Request {
     body: Mutex<Option<Bytes>>,
     elements: AtomicU32,
     time: Option<Arc<EntityUsage>>,
-    /// Set if the response may be cached.
+    /// Key and scope for the cache, if the response may be cached.
     cache: Option<CacheScope>,
     reply: Mutex<Option<ReplySender>>,
 }

@@ -166,7 +166,7 @@ impl ControlQueue {
         }
     }
 
-    /// Queue an ISR proposal. Their number is bounded, because each partition has one proposal in flight.
+    /// Queue an ISR proposal. The number of proposals is bounded, because each partition has one in flight.
     pub(crate) fn propose(&self, proposal: IsrProposal) {
         let mut inner = self.inner.lock();
         if !inner.closed {

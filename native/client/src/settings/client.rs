@@ -459,7 +459,7 @@ mod tests {
             .expect_err("unchecked")
             .to_string();
         assert!(text.starts_with("x.ssl.endpoint.identification.algorithm must stay https"));
-        // Without certificates there is nothing to verify.
+        // Without TLS there is no certificate to verify.
         settings(&[unchecked]).expect("usable");
     }
 }

@@ -79,7 +79,7 @@ pub struct FetchPartitionHead {
     pub log_start_offset: i64,
     /// Where the follower's or client's log diverges from the leader's (v12+).
     pub diverging_epoch: Option<EpochEndOffset>,
-    /// Set if the error says that this broker does not lead (v12+).
+    /// The current leader, if the error says that this broker does not lead (v12+).
     pub current_leader: Option<LeaderIdAndEpoch>,
     /// Snapshot to fetch instead of records (v12+; metadata quorum only).
     pub snapshot_id: Option<EpochEndOffset>,

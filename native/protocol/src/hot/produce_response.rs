@@ -36,17 +36,17 @@ pub struct PartitionProduceResponse<'a> {
     pub index: i32,
     /// Kafka error code.
     pub error_code: i16,
-    /// Offset of the first record, −1 if nothing was appended.
+    /// Offset of the first record, or −1 if nothing was appended.
     pub base_offset: i64,
     /// The broker's append time if the topic uses LogAppendTime; otherwise −1.
     pub log_append_time_ms: i64,
-    /// First offset of the log, −1 if unknown (v5+).
+    /// First offset of the log, or −1 if unknown (v5+).
     pub log_start_offset: i64,
     /// The records that caused the refusal of the batch (v8+).
     pub record_errors: Vec<RecordError<'a>>,
     /// Error message (v8+).
     pub error_message: Option<&'a str>,
-    /// Set if the error says that this broker does not lead (v10+).
+    /// The current leader, if the error says that this broker does not lead (v10+).
     pub current_leader: Option<LeaderIdAndEpoch>,
 }
 

@@ -40,8 +40,8 @@ impl WireVersion {
         matches!(self.registry, Registry::InterBroker)
     }
 
-    /// Reject a version that a message does not have. `released` has Kafka's versions of the message, `own` those that
-    /// brokers use among themselves.
+    /// Reject a version that a message does not have. `released` has Kafka's versions of the message, `own` the
+    /// versions among brokers.
     #[inline]
     pub(super) fn check(
         self,

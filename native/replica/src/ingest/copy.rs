@@ -142,8 +142,8 @@ impl Replicas {
     }
 }
 
-/// Return whole batches from the one that contains record `from` on, as the client sent them, and the number of their
-/// first record.
+/// Return whole batches from the batch with record `from` on, as the client sent them, and the number of their first
+/// record.
 fn chunk_from(log: &Log, from: i64) -> Result<(i64, Vec<u8>), IngestError> {
     let read = log
         .read(from, CHUNK_BYTES, log.log_end_offset(), true)

@@ -151,9 +151,9 @@ impl Partition {
         )))
     }
 
-    /// Truncate records that the leader does not have. `common` is from the leader's response to a fetch from `asked`:
-    /// the leader's largest epoch that is not above the last epoch of this log, with its end. Return the log end.
-    /// Durable on return.
+    /// Truncate records that the leader does not have. `common` comes from the leader's response to a fetch from
+    /// `asked`. It is the leader's largest epoch that is not above this log's last epoch, with the end offset of that
+    /// epoch. Return the log end. Durable on return.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`].

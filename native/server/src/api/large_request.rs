@@ -51,11 +51,11 @@ pub(crate) struct LargeResult {
 
 /// Outcome of a request.
 pub(crate) enum Outcome {
-    /// The whole reply frame.
+    /// The request is answered: the whole reply frame.
     Reply(Vec<u8>),
-    /// It waits for files or flushes.
+    /// The request waits for files or flushes.
     Pool(Box<PendingPoolAnswer>),
-    /// The control plane processes it.
+    /// The control plane processes the request.
     Control(Box<PendingControl>),
 }
 

@@ -165,7 +165,7 @@ impl CachedResponse {
 pub(crate) struct ConnectionResponses(Vec<Arc<CachedResponse>>);
 
 impl ConnectionResponses {
-    /// Add a response; evict an invalidated one, else the oldest.
+    /// Add a response. If there are too many, remove an invalidated one, or else the oldest.
     pub(crate) fn insert(&mut self, response: Arc<CachedResponse>) {
         self.0
             .retain(|cached| cached.key != response.key && cached.is_valid());

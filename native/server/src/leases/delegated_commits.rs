@@ -459,7 +459,7 @@ fn batch_of(commits: &[MemberCommit]) -> Option<ValidBatches<'static>> {
 pub(crate) struct CommitLeases(Vec<Arc<CommitLease>>);
 
 impl CommitLeases {
-    /// Add a delegation; evict a revoked one, else the oldest.
+    /// Add a delegation. If there are too many, remove a revoked one, or else the oldest.
     pub(crate) fn insert(&mut self, lease: Arc<CommitLease>) {
         self.0
             .retain(|known| !known.is_of(&lease) && known.is_valid());

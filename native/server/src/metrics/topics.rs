@@ -43,7 +43,7 @@ impl TopicSlot {
 pub(crate) struct TopicSlots {
     threads: usize,
     slots: Mutex<HashMap<TopicId, Arc<TopicSlot>, BuildIdHasher>>,
-    /// Changes when threads must look up their topics again.
+    /// A number that changes when threads must look up their topics again.
     generation: AtomicU64,
 }
 

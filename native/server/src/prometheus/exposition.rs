@@ -108,9 +108,9 @@ pub struct Sample<'a> {
 pub struct Family {
     /// The metric's name.
     pub name: Box<str>,
-    /// Its type.
+    /// The metric's type.
     pub kind: Kind,
-    /// Its description, without line ends and backslashes.
+    /// The metric's description, without line ends and backslashes.
     pub help: Box<str>,
     texts: String,
     /// End positions in that string. For each sample: its suffix, then alternately the names and values of its labels.

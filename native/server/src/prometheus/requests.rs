@@ -24,7 +24,7 @@ const QUANTILES: [(f64, &str); 6] = [
 
 /// Upper bounds of histogram buckets: 2^n microseconds, from 16 µs to 33 s.
 const BOUNDS: core::ops::RangeInclusive<u32> = 4..=25;
-/// Stages use every second bound.
+/// The histograms of stages use only every second of these bounds.
 const STAGE_BOUNDS_STEP: usize = 2;
 
 /// The counters of one API in all threads.

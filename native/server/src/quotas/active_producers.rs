@@ -56,8 +56,8 @@ mod tests {
             let now = Instant::now();
             assert!(producers.are_served(now));
             assert!(producers.are_served(now + QUIET / 2));
-            // The first check within a second has the same result. Answer times are stored in whole microseconds, so
-            // this check adds one.
+            // `QUIET` after the last answer, producers are no longer active. Answer times are stored in whole
+            // microseconds, so add one.
             assert!(!producers.are_served(now + QUIET + Duration::from_micros(1)));
         }
     }

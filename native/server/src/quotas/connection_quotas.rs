@@ -113,8 +113,8 @@ impl ConnectionQuotas {
         self.muted_until.get()
     }
 
-    /// Return whether the connection stays muted, until the time has passed or its quotas change. Does not change its
-    /// usage counters.
+    /// Return whether the connection is still muted. The mute ends when its time has passed or the client's quotas
+    /// change. Does not change the usage counters.
     pub(crate) fn stays_muted(&self, quotas: &Quotas, now: Instant) -> bool {
         let changed = || self.cached.borrow().client.version != quotas.version();
         self.muted_until.get().is_some_and(|until| until > now) && !changed()

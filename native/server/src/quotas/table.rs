@@ -1,4 +1,4 @@
-//! Quota configuration and look-up in Kafka's order of precedence (KIP-55, KIP-257). Pure functions.
+//! Quota configuration and look-up in Kafka's order of precedence (KIP-55, KIP-257). No I/O.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -178,8 +178,8 @@ impl Log {
             .any(|held| Arc::ptr_eq(held, segment))
     }
 
-    /// Publish the range of a finished sync; return the flushed end if it moved. After a truncation nothing is
-    /// published: a caller without the flush lock then checks [`Log::was_truncated`].
+    /// Publish the range of a finished sync. Return the flushed end if it moved. After a truncation the function
+    /// publishes nothing; a caller without the flush lock then checks [`Log::was_truncated`].
     pub(crate) fn publish_flushed(&self, sample: &FlushSample) -> Option<i64> {
         let truncations = self.truncations.lock();
         if !sample.holds(*truncations) {

@@ -44,10 +44,10 @@ impl LogSlice {
 }
 
 impl Log {
-    /// Return batches from the one that contains `offset`, at most `max_bytes`. `upper` is the exclusive bound: the
-    /// high watermark, the last stable offset or the log end. With `at_least_one` the first batch is complete even if
-    /// it is larger (KIP-74); otherwise a first batch that does not fit gives an empty result. A result never spans
-    /// several segments.
+    /// Return at most `max_bytes` of batches, from the batch with `offset` on. `upper` is the exclusive bound: the high
+    /// watermark, the last stable offset or the log end. With `at_least_one` the first batch is complete even if it is
+    /// larger (KIP-74); otherwise a first batch that does not fit gives an empty result. A result never spans several
+    /// segments.
     ///
     /// # Errors
     /// [`ReadError::OutOfRange`] below the log start or above `upper`.

@@ -185,7 +185,7 @@ impl LogCopy {
     /// [`StorageError`]; the source stays in use.
     pub fn finish(mut self, config: Arc<LogConfig>, now_ms: i64) -> Result<Arc<Log>, StorageError> {
         let source = Arc::clone(&self.source);
-        // No retention or compaction until the directories are swapped.
+        // Block retention and compaction until the directories are swapped.
         let _maintenance = source.maintenance.lock();
         source.flush()?;
         source.prepare_checkpoint()?;

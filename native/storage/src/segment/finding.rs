@@ -185,7 +185,7 @@ impl Segment {
         }
     }
 
-    /// Visit the batches from the one that contains `from` on, as long as `visit` returns true.
+    /// Visit the batches from the batch with offset `from` on, as long as `visit` returns true.
     pub(crate) fn for_each(
         &self,
         depth: Depth,

@@ -49,9 +49,9 @@ pub(super) enum Outcome {
 /// What the handler does when the budget is used up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// It leaves the rest to another thread.
+    /// The handler leaves the rest to another thread.
     Begin,
-    /// It refuses the partitions that exceed the budget.
+    /// The handler refuses the partitions that exceed the budget.
     Finish,
 }
 

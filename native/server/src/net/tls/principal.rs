@@ -26,7 +26,7 @@ pub(super) fn serial_and_subject(certificate: &[u8]) -> Option<(&[u8], String)> 
         take(&mut signed, VERSION)?;
     }
     let serial = take(&mut signed, INTEGER)?;
-    // Algorithm, issuer, validity.
+    // Skip algorithm, issuer and validity.
     for _ in 0..3 {
         take(&mut signed, SEQUENCE)?;
     }
@@ -136,11 +136,11 @@ fn write_number(kind: &[u8], out: &mut String) -> Option<()> {
 /// Return the text of a DER string.
 fn text_of(tag: u8, content: &[u8]) -> Option<String> {
     match tag {
-        // UTF8String, PrintableString, IA5String.
+        // Tags of UTF8String, PrintableString and IA5String.
         0x0c | 0x13 | 0x16 => String::from_utf8(content.to_vec()).ok(),
-        // T61String, GeneralString: decoded as Latin 1, as is common.
+        // Tags of T61String and GeneralString, which are decoded as Latin 1, as is common.
         0x14 | 0x1b => Some(content.iter().map(|byte| char::from(*byte)).collect()),
-        // BMPString.
+        // Tag of BMPString.
         0x1e => {
             let units = content
                 .chunks_exact(2)

@@ -99,8 +99,8 @@ impl<'a> Filter<'a> {
         batch: &[u8],
     ) -> Result<Verdict, BatchError> {
         if header.base_offset >= self.keys.end() {
-            // The pass did not look for newer records of keys beyond its end: a tombstone here may still hide older
-            // records.
+            // The pass did not search for newer records beyond the end of its keys. So a tombstone after that end may
+            // still hide older records.
             self.aborted_kept
                 .extend(self.aborted.of(header).filter(|_| header.is_control()));
             return Ok(Verdict::Keep);
