@@ -182,3 +182,20 @@ def test_a_change_of_controllers_does_not_end_the_wait(clients: Clients) -> None
         until(lambda: clients.scene.controller() == other)
     assert clients.created(controller) == 0
     clients.await_leaders(controller, "held", {0: slow})
+
+
+def test_a_broker_that_starts_names_no_leader_that_has_not_applied_its_change(clients: Clients) -> None:
+    """It names other leaders at once, also a stopped one."""
+    controller, other, slow = clients.controller, clients.other, clients.slow
+    assert clients.create("old", [slow, controller]) == 0
+    with clients.stopped():
+        assert clients.create("new", [slow, controller], 500) == ErrorCode.REQUEST_TIMED_OUT
+        broker = clients.scene.brokers[other]
+        broker.stop()
+        broker.start()
+        clients.at[other] = WireClient(broker.port)
+        until(lambda: clients.leaders(other, "new") == {0: -1, 1: controller})
+        clients.await_leaders(other, "old", {0: slow, 1: controller})
+        assert clients.leaders(other, "new") == {0: -1, 1: controller}
+    clients.await_leaders(other, "new", {0: slow, 1: controller})
+    clients.write(other, "new")

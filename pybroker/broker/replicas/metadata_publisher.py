@@ -14,7 +14,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -169,7 +168,12 @@ class BrokerMetadataPublisher:
     def _next(self) -> ImageChange:
         """Return the next change. Without a registration there are no orders, so merge all changes into one."""
         change = self._queue.popleft()
-        if self._epoch < 0 and self._queue:
+        if self._epoch >= 0:
+            return change
+        self._visibility.note(change)
+        if self._queue:
+            for later in self._queue:
+                self._visibility.note(later)
             change = ImageChange(change.before, self._queue[-1].after, None)
             self._queue.clear()
         return change
@@ -179,6 +183,8 @@ class BrokerMetadataPublisher:
         mine = after.brokers.get(self._broker_id)
         here = mine is not None and mine.incarnation == self._incarnation
         epoch = mine.epoch if here and mine is not None else -1
+        if 0 <= self._epoch != epoch:
+            self._visibility.note(change)
         messages = await self._messages(change) if here else []
         first = messages[0] if messages else None
         shown = first.change if isinstance(first, UpdateCluster) else change.delta or after
@@ -205,11 +211,15 @@ class BrokerMetadataPublisher:
         broadcast = self._broadcast()
         mine = after.brokers[self._broker_id]
         if delta is None or mine.epoch != self._epoch:
-            self._visibility.forget()
-            derive = partial(broadcast.introductions, after, {self._broker_id}, after.offset)
+            seen = before if mine.epoch == self._epoch else None
+
+            def derive() -> list[ControlRequest]:
+                messages = broadcast.introductions(after, {self._broker_id}, after.offset)[self._broker_id]
+                return self._visibility.introduce(seen, after, messages)
+
             # In a large cluster, use a thread: it must not block the event loop, which serves clients.
             large = sum(len(topic.partitions) for topic in after.topics.values()) >= APART_PARTITIONS_MIN
-            return (await asyncio.to_thread(derive) if large else derive())[self._broker_id]
+            return await asyncio.to_thread(derive) if large else derive()
         messages = broadcast.changes(before, after, in_full(after, delta), after.offset, {self._broker_id}).get(
             self._broker_id, []
         )

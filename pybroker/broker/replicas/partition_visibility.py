@@ -1,27 +1,31 @@
 """Determines when clients see a partition's new leader: when that leader has applied the change and therefore accepts
 requests, or when it is fenced.
 
-Until then clients see the partition's previous state. They see no partition of a new topic before one of the topic's
-leaders is ready. From then on, the partitions whose leaders are not ready have no leader (LEADER_NOT_AVAILABLE),
-because clients must see the right number of partitions.
+Until then clients see the previous state. They see no partition of a new topic before one of its leaders is ready; of
+the others they see no leader (LEADER_NOT_AVAILABLE), because the number of partitions must be right.
+
+A broker that registers shows its whole image. Its clients have seen no previous state, so they see no leader of such a
+partition.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from pybroker.broker.metadata.broadcast import metadata_state
 from pybroker.broker.metadata.control_messages import (
     LEADER_DURING_DELETE,
+    ControlRequest,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
 from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, TopicImage
 from pybroker.broker.quorum.applied_offsets import AppliedOffsets
+from pybroker.broker.quorum.loader import ImageChange
 from pybroker.native import Uuid
 
 
@@ -44,6 +48,10 @@ class PartitionVisibility:
         self.offsets = offsets
         self._held: dict[Uuid, dict[int, HeldPartition]] = {}
         self._waiting: list[tuple[frozenset[Uuid], asyncio.Future[None]]] = []
+        self._since: dict[Uuid, dict[int, int]] = {}
+        """While this broker is not registered: the end of the last change of a partition's leader."""
+        self._since_before = 0
+        """The same for all other partitions: the end of a snapshot, which does not have it for each partition."""
 
     @property
     def holds(self) -> bool:
@@ -57,9 +65,69 @@ class PartitionVisibility:
             self._waiting.append((frozenset(topics), future))
             await future
 
-    def forget(self) -> None:
-        """Drop all held states: the broker begins with the whole image."""
-        self._held.clear()
+    def note(self, change: ImageChange) -> None:
+        """Note a change that this broker does not show, because it is not registered."""
+        before, after, delta = change
+        if delta is None:
+            self._since, self._since_before = {}, after.offset
+            return
+        for states in delta.states:
+            known = before.topics[states.name]
+            for index, state in states.partitions.items():
+                if not _has_role(known, index, (state.leader, state.leader_epoch)):
+                    self._since.setdefault(known.topic_id, {})[index] = after.offset
+        for topic in delta.topics:
+            before_it = before.topic_by_id(topic.topic_id)
+            for index, state in enumerate(topic.partitions):
+                if not _has_role(before_it, index, (state.leader, state.leader_epoch)):
+                    self._since.setdefault(topic.topic_id, {})[index] = after.offset
+        for topic in delta.removed:
+            self._since.pop(topic.topic_id, None)
+
+    def introduce(
+        self, before: ClusterImage | None, after: ClusterImage, requests: Iterable[ControlRequest]
+    ) -> list[ControlRequest]:
+        """Return the first messages of a broker epoch in the form that clients may see now; hold the rest.
+
+        `before` is the image that clients see; None if the changes since then are noted. May run on a thread while the
+        loop changes nothing here.
+        """
+        held: dict[Uuid, dict[int, HeldPartition]] = {}
+        messages = [
+            self._introduced(before, after, request, held) if isinstance(request, UpdateMetadataRequest) else request
+            for request in requests
+        ]
+        self._held, self._since, self._since_before = held, {}, 0
+        return messages
+
+    def _introduced(
+        self,
+        before: ClusterImage | None,
+        after: ClusterImage,
+        request: UpdateMetadataRequest,
+        held: dict[Uuid, dict[int, HeldPartition]],
+    ) -> UpdateMetadataRequest:
+        topics = []
+        for topic in request.topic_states:
+            since, was = self._since.get(topic.topic_id, {}), self._held.get(topic.topic_id, {})
+            known = None if before is None else before.topic_by_id(topic.topic_id)
+            states = []
+            for state in topic.partition_states:
+                index, role = state.partition_index, (state.leader, state.leader_epoch)
+                old = was.get(index)
+                if old is not None and (old.leader, old.leader_epoch) == role:
+                    offset = old.offset
+                elif before is None:
+                    offset = since.get(index, self._since_before)
+                else:
+                    offset = 0 if old is None and _has_role(known, index, role) else after.offset
+                if self._may_show(state.leader, offset, after):
+                    states.append(state)
+                else:
+                    held.setdefault(topic.topic_id, {})[index] = HeldPartition(*role, offset, unseen=False)
+                    states.append(msgspec.structs.replace(state, leader=NO_LEADER))
+            topics.append(msgspec.structs.replace(topic, partition_states=states))
+        return msgspec.structs.replace(request, topic_states=topics)
 
     def hold(self, before: ClusterImage, after: ClusterImage, request: UpdateMetadataRequest) -> UpdateMetadataRequest:
         """Return the part of the request that clients may see now, and hold the rest."""

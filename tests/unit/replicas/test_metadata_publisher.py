@@ -397,10 +397,6 @@ async def test_clients_see_a_partition_when_its_leader_has_applied_it_or_is_fenc
     await scene.register()
     scene.taken()
 
-    def assigned(name: str, *brokers: int) -> CreateTopics:
-        assignment = {index: (broker_id,) for index, broker_id in enumerate(brokers)}
-        return CreateTopics((NewTopic(name, len(brokers), 1, assignment, {}),), False, 0, 1)
-
     await scene.decide(assigned("theirs", 2, 3))
     first = scene.quorum.end
     assert leaders(scene.taken()[-1]) == {}
@@ -420,6 +416,43 @@ async def test_clients_see_a_partition_when_its_leader_has_applied_it_or_is_fenc
     states = [leaders(order) for order in scene.taken() if isinstance(order, UpdateMetadataRequest)]
     assert {name: found for state in states for name, found in state.items()} == {"theirs": [-1], "mixed": [-1]}
     await waits
+
+
+def assigned(name: str, *brokers: int) -> CreateTopics:
+    """A topic whose partitions have one replica each, on these brokers."""
+    assignment = {index: (broker_id,) for index, broker_id in enumerate(brokers)}
+    return CreateTopics((NewTopic(name, len(brokers), 1, assignment, {}),), False, 0, 1)
+
+
+async def test_a_broker_that_registers_shows_leaders_that_have_applied_their_change(scene: Scene) -> None:
+    """Others have the partition, too, but no leader: clients must not take the topic for missing."""
+    for broker_id in (1, 2, 3):
+        await scene.register(broker_id, Uuid.random())
+    await scene.decide(assigned("old", 2, 3))
+    old = scene.quorum.end
+    await scene.decide(assigned("new", 2, 3, 1))
+    scene.offsets.note(2, scene.quorum.end)
+    scene.offsets.note(3, old)
+    assert scene.taken() == []
+    await scene.register()
+    assert leaders(scene.taken()[1]) == {"old": [2, 3], "new": [2, -1, 1]}
+    (shown,) = await shown_by(scene, 3, scene.quorum.end)
+    assert leaders(shown) == {"new": [3]}
+
+
+async def test_a_broker_that_registers_again_holds_what_it_has_not_seen(scene: Scene) -> None:
+    await scene.register(2, Uuid.random())
+    await scene.register()
+    await scene.decide(assigned("held", 2))
+    await scene.decide(BrokersChanged(gone=(1,)))
+    before = scene.quorum.end
+    await scene.decide(assigned("later", 2))
+    scene.offsets.note(2, before)
+    scene.taken()
+    await scene.register()
+    assert leaders(scene.taken()[1]) == {"held": [2], "later": [-1]}
+    (shown,) = await shown_by(scene, 2, scene.quorum.end)
+    assert leaders(shown) == {"later": [2]}
 
 
 async def test_a_deleted_topic_is_held_no_more(scene: Scene) -> None:
