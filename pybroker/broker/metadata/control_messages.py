@@ -8,7 +8,7 @@ replicas share only these types.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -72,6 +72,10 @@ class LeaderAndIsrRequest(msgspec.Struct):
     type: int
     topic_states: list[LeaderAndIsrTopicState]
     live_leaders: list[LiveLeader]
+
+    def partitions(self) -> Iterator[tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState]]:
+        """Yield all partitions with their topics."""
+        return ((topic, state) for topic in self.topic_states for state in topic.partition_states)
 
 
 class PartitionError(msgspec.Struct, gc=False):

@@ -37,6 +37,7 @@ from pybroker.broker.replicas.log_end_reports import LogEndReports
 from pybroker.broker.replicas.staging import Staging
 from pybroker.broker.replicas.stray_reconciliation import succeeds
 from pybroker.broker.replicas.strays import Strays
+from pybroker.broker.requests.loop_sharing import ELEMENTS_A_SLICE, LoopShares
 from pybroker.config import BrokerConfig, resolve_topic_configs
 from pybroker.native import LocalPartition, NativeBroker, NativeError, PartitionOrder, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
@@ -103,6 +104,8 @@ class ReplicaManager:
         """Replicas that are not in service because an order was refused or stopped them, with the leader epoch up to
         which that holds."""
         self._turn = asyncio.Lock()
+        self._shares = LoopShares()
+        """A request may have all partitions of this broker: the loop serves clients meanwhile."""
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
         """Store the result of the scan of the log directories at start. Call it before the first request."""
@@ -174,55 +177,56 @@ class ReplicaManager:
             for slot in gone:
                 self._take_out(*slot)
         outcome = _Outcome(topic.topic_id for topic in request.topic_states)
-        to_open, replaced = self._check_all(request, outcome)
+        to_open, replaced = await self._check_all(request, outcome)
         if replaced:
             to_open = await self._make_room(to_open, replaced, outcome)
         if to_open:
             await self._open(to_open, request, outcome)
         return LeaderAndIsrResponse(0, outcome.answers())
 
-    def _check_all(
+    async def _check_all(
         self, request: LeaderAndIsrRequest, outcome: _Outcome
     ) -> tuple[list[_ReplicaToOpen], list[tuple[Uuid, int]]]:
         """Return the orders that may be executed, and the partitions of other incarnations that they replace."""
         to_open: list[_ReplicaToOpen] = []
         replaced: list[tuple[Uuid, int]] = []
         defaults = resolve_topic_configs({}, self._config)
-        for topic in request.topic_states:
-            # Topics without their own settings share one dict, so native code parses it only once.
-            known = self._view.image.topic_by_id(topic.topic_id)
-            own = {} if known is None else known.config
-            config = resolve_topic_configs(own, self._config) if own else defaults
-            for state in topic.partition_states:
-                code = self._check(topic, state)
-                if code != ErrorCode.NONE:
-                    outcome.note(topic.topic_id, state.partition_index, code)
-                    self._refused(topic.topic_id, state.partition_index, state.leader_epoch)
-                    continue
-                local_id = self._hosted.id_at(topic.topic_name, state.partition_index)
-                if local_id not in (None, topic.topic_id):
-                    replaced.append((local_id, state.partition_index))
-                to_open.append(
-                    _ReplicaToOpen(
-                        topic.topic_id,
-                        topic.topic_name,
-                        state.partition_index,
-                        state.leader_epoch,
-                        PartitionOrder(
-                            topic_id=topic.topic_id,
-                            topic=topic.topic_name,
-                            partition=state.partition_index,
-                            leader=state.leader,
-                            leader_epoch=state.leader_epoch,
-                            isr=state.isr,
-                            version=state.zk_version,
-                            replicas=state.replicas,
-                            is_new=state.is_new,
-                            config=config,
-                            start_offset=state.start_offset,
-                        ),
-                    )
+        topic_id, config = Uuid.ZERO, defaults
+        async for topic, state in self._shares.each(request.partitions()):
+            if topic.topic_id != topic_id:
+                # Topics without their own settings share one dict, which native code parses only once.
+                known = self._view.image.topic_by_id(topic.topic_id)
+                own = {} if known is None else known.config
+                topic_id, config = topic.topic_id, resolve_topic_configs(own, self._config) if own else defaults
+            code = self._check(topic, state)
+            if code != ErrorCode.NONE:
+                outcome.note(topic.topic_id, state.partition_index, code)
+                self._refused(topic.topic_id, state.partition_index, state.leader_epoch)
+                continue
+            local_id = self._hosted.id_at(topic.topic_name, state.partition_index)
+            if local_id not in (None, topic.topic_id):
+                replaced.append((local_id, state.partition_index))
+            to_open.append(
+                _ReplicaToOpen(
+                    topic.topic_id,
+                    topic.topic_name,
+                    state.partition_index,
+                    state.leader_epoch,
+                    PartitionOrder(
+                        topic_id=topic.topic_id,
+                        topic=topic.topic_name,
+                        partition=state.partition_index,
+                        leader=state.leader,
+                        leader_epoch=state.leader_epoch,
+                        isr=state.isr,
+                        version=state.zk_version,
+                        replicas=state.replicas,
+                        is_new=state.is_new,
+                        config=config,
+                        start_offset=state.start_offset,
+                    ),
                 )
+            )
         return to_open, replaced
 
     def _check(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> int:
@@ -281,7 +285,7 @@ class ReplicaManager:
     async def _open(self, to_open: list[_ReplicaToOpen], request: LeaderAndIsrRequest, outcome: _Outcome) -> None:
         orders = [replica.order for replica in to_open]
         codes = await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.apply, orders)
-        for replica, code in zip(to_open, codes, strict=True):
+        async for replica, code in self._shares.each(zip(to_open, codes, strict=True)):
             outcome.note(replica.topic_id, replica.partition, code)
             if code == ErrorCode.NONE:
                 self._hosted.add(replica.topic_id, replica.name, replica.partition, replica.epoch)
@@ -301,10 +305,16 @@ class ReplicaManager:
                 )
         if self._following is not None:
             applied = [replica for replica, code in zip(to_open, codes, strict=True) if code == ErrorCode.NONE]
-            self._following.follow(
-                request.live_leaders,
-                ((replica.topic_id, replica.partition, replica.order.leader, replica.epoch) for replica in applied),
-            )
+            for first in range(0, len(applied), ELEMENTS_A_SLICE):
+                if first:
+                    await self._shares.next()
+                self._following.follow(
+                    request.live_leaders,
+                    (
+                        (replica.topic_id, replica.partition, replica.order.leader, replica.epoch)
+                        for replica in applied[first : first + ELEMENTS_A_SLICE]
+                    ),
+                )
             if self._log_ends is not None:
                 self._log_ends.without_leader(
                     request.broker_epoch,

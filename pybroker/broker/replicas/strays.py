@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,6 +37,7 @@ from pybroker.broker.replicas.partition_metadata import PartitionMetadataError, 
 from pybroker.broker.replicas.staging import Staging
 from pybroker.broker.replicas.stray_evidence import Replica, TopicEvidence
 from pybroker.broker.replicas.stray_reconciliation import Claim, Evidence, FoundDirectory, ReconcileOutcome, decide
+from pybroker.broker.requests.loop_sharing import LoopShares
 from pybroker.native import AdoptedDirectory, LocalPartition, NativeBroker, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
 
@@ -122,6 +123,7 @@ class Strays:
         self._problems: dict[Place, Problem] = {}
         self._undecided: set[Place] = set()
         """Places with a problem that the next FULL request may solve."""
+        self._shares = LoopShares()
         self.left_alone: set[Place] = set()
         """Places of directories with unknown topic ids. When a later topic of the name comes, they may be staged."""
         self._count = 0
@@ -184,9 +186,9 @@ class Strays:
                 self._problems.pop(place, None)
             self._undecided.clear()
         claims: dict[Place, Claim[Uuid]] = {}
-        candidates = list(self._claimed(request, hosted, claims, full=full))
+        candidates = [found async for found in self._claimed(request, hosted, claims, full=full)]
         if full:
-            candidates += self._unclaimed(request, hosted)
+            candidates += [found async for found in self._unclaimed(request, hosted)]
         if not candidates:
             return []
         count = max(self._count, len(hosted))
@@ -201,43 +203,39 @@ class Strays:
             *await self._stage(plan.unknown, stop, staging, None),
         ]
 
-    def _claimed(
+    async def _claimed(
         self, request: LeaderAndIsrRequest, hosted: HostedReplicas, claims: dict[Place, Claim[Uuid]], *, full: bool
-    ) -> Iterable[_Candidate]:
+    ) -> AsyncIterator[_Candidate]:
         """Yield the replicas at places that the request claims for another id, and the replicas without an id."""
-        for topic in request.topic_states:
-            for state in topic.partition_states:
-                index = state.partition_index
-                place = (topic.topic_name, index)
-                directories = [
-                    *self._by_place.pop(place, ()),
-                    *self._by_place.pop((_by_id(topic.topic_id), index), ()),
-                ]
-                others = [found for found in directories if found.topic_id != topic.topic_id or found.problem]
-                served = hosted.id_at(*place) if full else None
-                if served == topic.topic_id:
-                    served = None
-                if not others and served is None:
-                    continue
-                present = len(others) < len(directories) or hosted.epoch(topic.topic_id, index) is not None
-                claims[place] = Claim(topic.topic_id, state.leader_epoch, present, len(others) == 1)
-                for found in others:
-                    yield _Candidate(place, index, None if found.problem else found.topic_id, found)
-                if served is not None:
-                    yield _Candidate(place, index, served, None, hosted.epoch(served, index))
+        async for topic, state in self._shares.each(request.partitions()):
+            index = state.partition_index
+            place = (topic.topic_name, index)
+            directories = [
+                *self._by_place.pop(place, ()),
+                *self._by_place.pop((_by_id(topic.topic_id), index), ()),
+            ]
+            others = [found for found in directories if found.topic_id != topic.topic_id or found.problem]
+            served = hosted.id_at(*place) if full else None
+            if served == topic.topic_id:
+                served = None
+            if not others and served is None:
+                continue
+            present = len(others) < len(directories) or hosted.epoch(topic.topic_id, index) is not None
+            claims[place] = Claim(topic.topic_id, state.leader_epoch, present, len(others) == 1)
+            for found in others:
+                yield _Candidate(place, index, None if found.problem else found.topic_id, found)
+            if served is not None:
+                yield _Candidate(place, index, served, None, hosted.epoch(served, index))
 
-    def _unclaimed(self, request: LeaderAndIsrRequest, hosted: HostedReplicas) -> Iterable[_Candidate]:
+    async def _unclaimed(self, request: LeaderAndIsrRequest, hosted: HostedReplicas) -> AsyncIterator[_Candidate]:
         """Yield the replicas that a FULL request does not name."""
         rest, self._by_place = self._by_place, {}
         for place, directories in rest.items():
             for found in directories:
                 yield _Candidate(place, place[1], None if found.problem else found.topic_id, found)
-        named = {
-            (topic.topic_name, state.partition_index)
-            for topic in request.topic_states
-            for state in topic.partition_states
-        }
-        for topic_id, name, partition, epoch in hosted.all():
+        partitions = self._shares.each(request.partitions())
+        named = {(topic.topic_name, state.partition_index) async for topic, state in partitions}
+        async for topic_id, name, partition, epoch in self._shares.each(list(hosted.all())):
             if (name, partition) not in named:
                 yield _Candidate((name, partition), partition, topic_id, None, epoch)
 

@@ -43,6 +43,7 @@ from pybroker.broker.replicas.staged_marks import StoredMarks
 from pybroker.broker.replicas.staging import Staging, ranges
 from pybroker.broker.replicas.stray_evidence import TopicEvidence
 from pybroker.broker.replicas.strays import Strays
+from pybroker.broker.requests import loop_sharing
 from pybroker.config import load_config
 from pybroker.native import NativeBroker, StopOrder, Uuid
 from tests.support.fake_native import FakeLocalPartition, FakeNative, NoReports
@@ -175,6 +176,31 @@ async def test_only_the_current_controller_and_this_life_are_obeyed(host: Host) 
     assert await host.lead(A, 1, controller_epoch=5, broker_epoch=9) == [77]
     assert await host.lead(A, 1, controller_epoch=6, broker_epoch=-1) == [0]
     assert host.hosted == {(A, 0), (A, 1)}
+
+
+@pytest.mark.parametrize("kind", [FULL, INCREMENTAL])
+async def test_the_loop_runs_other_tasks_between_the_partitions_of_a_request(
+    host: Host, monkeypatch: pytest.MonkeyPatch, kind: int
+) -> None:
+    monkeypatch.setattr(loop_sharing, "SLICE_S", 0.0)
+    turns, topics = 0, [Uuid.random() for _ in range(100)]
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    states = [LeaderAndIsrPartitionState(0, 1, 1, 0, (1,), 0, (1,), (), (), False)]
+    request = LeaderAndIsrRequest(
+        1, 1, 10, kind, [LeaderAndIsrTopicState(f"t{n}", topic_id, states) for n, topic_id in enumerate(topics)], []
+    )
+    counting = asyncio.create_task(count())
+    response = await host.manager.leader_and_isr(request)
+    counting.cancel()
+    assert [error.error_code for topic in response.topics for error in topic.partition_errors] == [0] * len(topics)
+    # The checks, the entries of the open partitions, and with FULL the comparison with the directories.
+    assert turns >= len(topics) * (4 if kind == FULL else 2)
 
 
 async def test_epochs_go_forward_and_repeats_do_no_harm(host: Host) -> None:
