@@ -38,7 +38,7 @@ VALUES: Mapping[ConfigType, tuple[str | None, ...]] = {
 }
 
 
-class Left(NamedTuple):
+class UncomparedValues(NamedTuple):
     """Values that are not compared, and why."""
 
     values: tuple[str | None, ...]
@@ -49,17 +49,19 @@ _NO_TIERED = "only Kafka compares settings of tiered storage, which pybroker doe
 _ANY_LISTENER = "pybroker also takes it for all listeners"
 _ANY = tuple(value for values in VALUES.values() for value in values)
 LEFT = {
-    "min.insync.replicas": Left(_ANY, "Kafka has eligible leader replicas, a single pybroker one replica"),
-    "log.cleaner.io.max.bytes.per.second": Left(("0", "-1", "0.5"), "the cleaner would never do anything"),
-    "log.flush.interval.ms": Left(("-1", "-2"), "flush.ms of a topic refuses them too"),
-    "log.retention.ms": Left(("-2",), "retention.ms of a topic refuses it too"),
-    "log.local.retention.ms": Left(("-1", "9223372036854775807"), _NO_TIERED),
-    "log.remote.copy.lag.ms": Left(("9223372036854775807",), _NO_TIERED),
-    "ssl.enabled.protocols": Left(
+    "min.insync.replicas": UncomparedValues(_ANY, "Kafka has eligible leader replicas, a single pybroker one replica"),
+    "log.cleaner.io.max.bytes.per.second": UncomparedValues(("0", "-1", "0.5"), "the cleaner would never do anything"),
+    "log.flush.interval.ms": UncomparedValues(("-1", "-2"), "flush.ms of a topic refuses them too"),
+    "log.retention.ms": UncomparedValues(("-2",), "retention.ms of a topic refuses it too"),
+    "log.local.retention.ms": UncomparedValues(("-1", "9223372036854775807"), _NO_TIERED),
+    "log.remote.copy.lag.ms": UncomparedValues(("9223372036854775807",), _NO_TIERED),
+    "ssl.enabled.protocols": UncomparedValues(
         ("delete,compact", "delete,x", "", "x"), "Kafka looks at them when the next client connects"
     ),
     **{
-        name: Left(("x", "", " ", "none", "producer", "zstd", "required", "CreateTime", "createtime"), _ANY_LISTENER)
+        name: UncomparedValues(
+            ("x", "", " ", "none", "producer", "zstd", "required", "CreateTime", "createtime"), _ANY_LISTENER
+        )
         for name in (
             "ssl.key.password",
             "ssl.keystore.certificate.chain",
@@ -105,7 +107,7 @@ def described(resource: str, *names: str) -> m.DescribeConfigsRequest:
 
 def values(side: Side, name: str) -> None:
     for key in DYNAMIC.values():
-        left = LEFT.get(key.name, Left((), "")).values
+        left = LEFT.get(key.name, UncomparedValues((), "")).values
         for value in VALUES[key.type]:
             if value not in left:
                 for resource in (CLUSTER, ONE):

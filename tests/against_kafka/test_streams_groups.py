@@ -28,7 +28,7 @@ from tests.wire.client import WireClient
 MISSING_INTERNAL = 3
 
 
-class Told(list[Any]):
+class Responses(list[Any]):
     """Responses of a broker, in order."""
 
     def note(self, answer: Any) -> Any:
@@ -43,10 +43,10 @@ class Told(list[Any]):
         return answer
 
 
-Story = Callable[[Callable[[], int], str, tuple[str, str], Told], None]
+Story = Callable[[Callable[[], int], str, tuple[str, str], Responses], None]
 
 
-def made(member: StreamsMember, answers: Told) -> None:
+def made(member: StreamsMember, answers: Responses) -> None:
     """Join, and wait until the internal topics are created."""
     answers.note(member.beat())
     until(
@@ -56,7 +56,7 @@ def made(member: StreamsMember, answers: Told) -> None:
     settle(member)
 
 
-def two_share(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Told) -> None:
+def two_share(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Responses) -> None:
     parts = counting(topics[0], group)
     first = StreamsMember(port, group, "first", parts, endpoint=("one", 1))
     second = StreamsMember(port, group, "second", parts, endpoint=("two", 2))
@@ -84,7 +84,7 @@ def two_share(port: Callable[[], int], group: str, topics: tuple[str, str], answ
     answers.append(picture(port, group))
 
 
-def static_member(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Told) -> None:
+def static_member(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Responses) -> None:
     parts = [subtopology("0", sources=(topics[0],))]
     one = StreamsMember(port, group, "one", parts, instance_id="static")
     answers.note(one.beat())
@@ -99,7 +99,7 @@ def static_member(port: Callable[[], int], group: str, topics: tuple[str, str], 
     answers.note(one.send(epoch=3))
 
 
-def shutdown(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Told) -> None:
+def shutdown(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Responses) -> None:
     parts = [subtopology("0", sources=(topics[0],))]
     one, two = (StreamsMember(port, group, name, parts) for name in ("one", "two"))
     for member in (one, two):
@@ -113,7 +113,7 @@ def shutdown(port: Callable[[], int], group: str, topics: tuple[str, str], answe
     answers.note(StreamsMember(port, group, "three", parts).beat())
 
 
-def topologies(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Told) -> None:
+def topologies(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Responses) -> None:
     def one(name: str, *parts: m.StreamsGroupHeartbeatRequest_Subtopology, **more: Any) -> StreamsMember:
         return StreamsMember(port, f"{group}-{name}", "one", list(parts), **more)
 
@@ -137,7 +137,7 @@ def topologies(port: Callable[[], int], group: str, topics: tuple[str, str], ans
     answers.note(one("exists", subtopology("0", sources=(topics[0],), sinks=(topics[1],)), exists).send())
 
 
-def forms(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Told) -> None:
+def forms(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Responses) -> None:
     member = StreamsMember(port, group, "one", [subtopology("0", sources=(topics[0],))])
     for more in (
         {"member_id": ""},
@@ -164,7 +164,7 @@ def forms(port: Callable[[], int], group: str, topics: tuple[str, str], answers:
     answers.append(ask(port, described_by_it, 0, lambda answer: int(answer.error_code)).error_code)
 
 
-def other_groups(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Told) -> None:
+def other_groups(port: Callable[[], int], group: str, topics: tuple[str, str], answers: Responses) -> None:
     """Groups of another type, and of no type, which have only offsets."""
     parts = [subtopology("0", sources=(topics[0],))]
 
@@ -229,11 +229,11 @@ STORIES: list[Story] = [two_share, static_member, shutdown, topologies, forms, o
 def test_what_kafka_answers(both: list[BrokerProcess], story: Story) -> None:
     group = unique("group")
     topics = unique("lines"), unique("other")
-    found: list[Told] = []
+    found: list[Responses] = []
     for broker in both:
         for topic, partitions in zip(topics, (4, 3), strict=True):
             create_topic(broker.bootstrap, partitions, topic)
-        answers = Told()
+        answers = Responses()
 
         def port(broker: BrokerProcess = broker) -> int:
             return broker.port

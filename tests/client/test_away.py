@@ -35,7 +35,7 @@ from pybroker.testing.child_processes import pause
 from tests.client.conftest import SecureKafka
 from tests.client.fake_broker import FakeBroker
 from tests.client.test_consumer import reader, until, values
-from tests.client.test_producer import Scripted
+from tests.client.test_producer import ScriptedBroker
 from tests.support.certificates import Authority
 
 LIMIT_S = 120.0
@@ -134,7 +134,7 @@ async def test_a_time_limit_of_ones_own_ends_a_close(broker: pybroker.Broker) ->
 
 async def test_a_close_lasts_as_long_as_the_broker_answers() -> None:
     """Each response comes late, and together they take longer than the silence that ends a close."""
-    async with Scripted() as slow:
+    async with ScriptedBroker() as slow:
         config = {"bootstrap.servers": slow.bootstrap, "max.in.flight.requests.per.connection": 1, "batch.size": 1000}
         producer = Producer({**config, "linger.ms": 0, "max.request.size": 1000})
         await producer.send("t", "a")
@@ -457,7 +457,7 @@ async def test_a_record_that_is_not_written_in_time_says_why(broker: pybroker.Br
         broker.kill()
         with pytest.raises(KafkaTimeoutError, match=r"t-0 .* delivery\.timeout\.ms=5000: .*Connection refused"):
             await producer.send("t", "b")
-    async with Scripted(*[ErrorCode.NOT_ENOUGH_REPLICAS] * 1000) as scripted:
+    async with ScriptedBroker(*[ErrorCode.NOT_ENOUGH_REPLICAS] * 1000) as scripted:
         settings = {"bootstrap.servers": scripted.bootstrap, "delivery.timeout.ms": 3_000, "retry.backoff.ms": 5}
         async with Producer(settings) as producer:
             with pytest.raises(KafkaTimeoutError, match=r"delivery\.timeout\.ms=3000: NOT_ENOUGH_REPLICAS"):

@@ -12,7 +12,7 @@ from tests.client.test_consumer import reader, write
 pytestmark = pytest.mark.usefixtures("patient_ends")
 
 
-class Broken(Exception):
+class BodyError(Exception):
     """The exception that the loop's body raises."""
 
 
@@ -37,9 +37,9 @@ async def test_the_record_of_an_iteration_that_failed_is_read_again(
             consumer.subscribe([name])
             async for record in consumer:
                 if record.offset == 4:
-                    raise Broken
+                    raise BodyError
 
-    with pytest.raises(Broken):
+    with pytest.raises(BodyError):
         await read()
     assert await committed(admin, name, name) == {0: 4}
     async with reader(bootstrap, group_id=name) as consumer:
@@ -60,10 +60,10 @@ async def test_the_records_of_a_poll_that_failed_are_read_again(admin: AdminClie
             while True:
                 batch = await consumer.getmany(60.0)
                 if sum(seen.values()) >= 9:
-                    raise Broken
+                    raise BodyError
                 seen.update({where.partition: records[-1].offset + 1 for where, records in batch.items()})
 
-    with pytest.raises(Broken):
+    with pytest.raises(BodyError):
         await read()
     assert await committed(admin, name, name) == seen
 
@@ -79,9 +79,9 @@ async def test_what_the_loop_committed_itself_stays(admin: AdminClient, bootstra
                 while not await consumer.poll(60.0):
                     pass
                 await consumer.commit(None if given is None else {where: OffsetAndMetadata(given)})
-                raise Broken
+                raise BodyError
 
-        with pytest.raises(Broken):
+        with pytest.raises(BodyError):
             await read()
         assert await committed(admin, group, name) == {0: expected}
 
@@ -96,9 +96,9 @@ async def test_nothing_is_committed_where_it_is_not_done_by_itself(
             consumer.subscribe([name])
             async for record in consumer:
                 if record.offset == 4:
-                    raise Broken
+                    raise BodyError
 
-    with pytest.raises(Broken):
+    with pytest.raises(BodyError):
         await read()
     assert await committed(admin, name, name) == {}
 
@@ -114,9 +114,9 @@ async def test_the_face_without_asyncio(admin: AdminClient, bootstrap: str, name
                 if record.offset == 4:
                     if commit:
                         consumer.commit()
-                    raise Broken
+                    raise BodyError
 
     for commit, expected in ((False, 4), (True, 5)):
-        with pytest.raises(Broken):
+        with pytest.raises(BodyError):
             await asyncio.to_thread(read, commit=commit)
         assert await committed(admin, name, name) == {0: expected}

@@ -51,7 +51,7 @@ def reader(bootstrap: str, group: str, **settings: object) -> Consumer:
     return any_reader(bootstrap, group_id=group, group_protocol="consumer", **settings)
 
 
-class Told(RebalanceListener):
+class ListenerCalls(RebalanceListener):
     """The calls of a listener, in order."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ async def made(admin: AdminClient, name: str, partitions: int) -> frozenset[Topi
 
 async def test_members_share_and_take_over(admin: AdminClient, bootstrap: str, name: str) -> None:
     every = await made(admin, name, 4)
-    told = Told()
+    told = ListenerCalls()
     async with reader(bootstrap, name) as first:
         first.subscribe([name], listener=told)
         await until(lambda: first.assignment() == every, first)
@@ -152,7 +152,7 @@ async def test_a_member_that_is_out_loses_its_partitions_and_joins_anew(
 ) -> None:
     every = await made(admin, name, 2)
     await write(bootstrap, name, "a")
-    told = Told()
+    told = ListenerCalls()
     async with reader(bootstrap, name, enable_auto_commit=False) as consumer:
         consumer.subscribe([name], listener=told)
         assert await values(consumer, 1) == ["a"]
@@ -193,7 +193,7 @@ async def test_a_running_member_reads_every_incarnation_from_its_start(
     admin: AdminClient, bootstrap: str, name: str, reset: str
 ) -> None:
     every = await made(admin, name, 1)
-    told = Told()
+    told = ListenerCalls()
     async with reader(bootstrap, name, auto_offset_reset=reset) as consumer:
         consumer.subscribe([name], listener=told)
         await until(lambda: consumer.assignment() == every, consumer)
@@ -300,7 +300,7 @@ async def test_the_partitions_of_a_killed_member_are_taken_over(quick: PybrokerP
 async def test_a_coordinator_that_is_killed_finds_the_same_members(quick: PybrokerProcess, name: str) -> None:
     async with AdminClient({"bootstrap.servers": quick.bootstrap}) as admin:
         every = await made(admin, name, 2)
-    told = Told()
+    told = ListenerCalls()
     async with reader(quick.bootstrap, name) as consumer:
         consumer.subscribe([name], listener=told)
         await until(lambda: consumer.assignment() == every, consumer)
@@ -316,7 +316,7 @@ async def test_a_coordinator_that_is_killed_finds_the_same_members(quick: Pybrok
 async def test_a_member_that_does_not_poll_leaves(quick: PybrokerProcess, name: str) -> None:
     async with AdminClient({"bootstrap.servers": quick.bootstrap}) as admin:
         every = await made(admin, name, 1)
-        told = Told()
+        told = ListenerCalls()
         async with reader(quick.bootstrap, name, max_poll_interval_ms=1000) as consumer:
             consumer.subscribe([name], listener=told)
             await until(lambda: consumer.assignment() == every, consumer)
@@ -345,7 +345,7 @@ async def test_a_group_that_is_full_is_told(tmp_path: Path, name: str) -> None:
 
 async def test_fenced_by_epoch_is_joined_anew(bootstrap: str, admin: AdminClient, name: str) -> None:
     every = await made(admin, name, 1)
-    told = Told()
+    told = ListenerCalls()
     async with reader(bootstrap, name) as consumer:
         consumer.subscribe([name], listener=told)
         await until(lambda: consumer.assignment() == every, consumer)

@@ -213,7 +213,7 @@ async def test_serializers(admin: AdminClient, bootstrap: str, name: str) -> Non
 TOPIC = Uuid.parse("b8tRS7h4TJ2Vt43Dp85v2A")
 
 
-class Scripted(FakeBroker):
+class ScriptedBroker(FakeBroker):
     """A broker with one partition. It answers each Produce by the script; when the script has ended, by the topic's
     id."""
 
@@ -254,7 +254,7 @@ class Scripted(FakeBroker):
         )
 
 
-async def _sent(broker: Scripted, **config: object) -> list[object]:
+async def _sent(broker: ScriptedBroker, **config: object) -> list[object]:
     async with Producer(
         {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "retry.backoff.ms": 5, **config}
     ) as producer:
@@ -268,18 +268,18 @@ async def _sent(broker: Scripted, **config: object) -> list[object]:
 
 
 async def test_a_lost_answer_is_asked_for_again_under_the_same_sequence() -> None:
-    async with Scripted(ConnectionError(), ErrorCode.NOT_LEADER_OR_FOLLOWER) as broker:
+    async with ScriptedBroker(ConnectionError(), ErrorCode.NOT_LEADER_OR_FOLLOWER) as broker:
         assert await _sent(broker) == [10, 10]
         assert broker.batches == [(0, 0, 1), (0, 0, 1), (0, 0, 1), (0, 1, 1)]
-    async with Scripted(ErrorCode.DUPLICATE_SEQUENCE_NUMBER) as broker:
+    async with ScriptedBroker(ErrorCode.DUPLICATE_SEQUENCE_NUMBER) as broker:
         assert await _sent(broker) == [-1, 10]
 
 
 async def test_a_gap_in_the_sequence_starts_a_new_epoch() -> None:
-    async with Scripted(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) as broker:
+    async with ScriptedBroker(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) as broker:
         assert await _sent(broker) == [10, 10]
         assert broker.batches == [(0, 0, 1), (0, 1, 1), (1, 0, 1)]
-    async with Scripted(ErrorCode.INVALID_RECORD) as broker:
+    async with ScriptedBroker(ErrorCode.INVALID_RECORD) as broker:
         failed, written = await _sent(broker)
         assert isinstance(failed, KafkaError)
         assert written == 10
@@ -289,7 +289,7 @@ async def test_a_gap_in_the_sequence_starts_a_new_epoch() -> None:
 async def test_nothing_overtakes_the_first_batch_of_a_producer_that_the_leader_does_not_know() -> None:
     """A new log of Apache Kafka accepts any first sequence (KAFKA-15591): it would also accept the second batch if that
     arrived first."""
-    async with Scripted(ErrorCode.NOT_LEADER_OR_FOLLOWER) as broker:
+    async with ScriptedBroker(ErrorCode.NOT_LEADER_OR_FOLLOWER) as broker:
         config = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "retry.backoff.ms": 5}
         async with Producer(config) as producer:
             # Each record is in its own batch, and both can be sent at once.
@@ -300,17 +300,17 @@ async def test_nothing_overtakes_the_first_batch_of_a_producer_that_the_leader_d
 
 
 async def test_a_record_fails_after_its_time() -> None:
-    async with Scripted(*[ErrorCode.NOT_ENOUGH_REPLICAS] * 1000) as broker:
+    async with ScriptedBroker(*[ErrorCode.NOT_ENOUGH_REPLICAS] * 1000) as broker:
         first, _ = await _sent(broker, **{"delivery.timeout.ms": 200})
         assert isinstance(first, KafkaError | KafkaTimeoutError)
-    async with Scripted(*[ErrorCode.NOT_ENOUGH_REPLICAS] * 1000) as broker:
+    async with ScriptedBroker(*[ErrorCode.NOT_ENOUGH_REPLICAS] * 1000) as broker:
         first, _ = await _sent(broker, retries=1)
         assert isinstance(first, KafkaError)
         assert len(broker.batches) == 4
 
 
 async def test_a_full_buffer_makes_the_caller_wait() -> None:
-    async with Scripted() as broker:
+    async with ScriptedBroker() as broker:
         broker.answers["ProduceRequest"] = lambda *_: None
         config = {"bootstrap.servers": broker.bootstrap, "buffer.memory": 1000, "max.block.ms": 3_000}
         async with Producer(config) as producer:
@@ -382,7 +382,7 @@ async def test_who_waits_for_a_record_does_not_wait_for_more_of_them(
 
 
 async def test_what_comes_while_a_request_is_under_way_goes_with_the_next() -> None:
-    async with Scripted() as broker:
+    async with ScriptedBroker() as broker:
         async with Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 600_000}) as producer:
             await producer.send("t", "a")
             broker.delay_s = 0.5
@@ -400,7 +400,7 @@ async def test_what_comes_while_a_request_is_under_way_goes_with_the_next() -> N
 async def test_late_answers_for_a_topic_that_is_gone(reaction: str) -> None:
     """Two requests are in flight when the topic changes: neither is sent again unchanged."""
     other = Uuid.parse("vPeOCWypqUOSepEvx0cbog")
-    async with Scripted() as broker:
+    async with ScriptedBroker() as broker:
         config = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "retry.backoff.ms": 5}
         async with Producer({**config, "on.topic.recreated": reaction}) as producer:
             await producer.send("t", "a")

@@ -24,7 +24,7 @@ from pybroker.client.producer.delivery import Delivery
 from pybroker.native import ClientBatch
 from pybroker.protocol import messages as m
 from tests.client.conftest import recreate
-from tests.client.test_producer import Scripted, read
+from tests.client.test_producer import ScriptedBroker, read
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_closed_blocking_producer_takes_nothing(broker: pybroker.Broker, name:
 
 
 async def test_without_acknowledgement_close_still_writes_all() -> None:
-    async with Scripted() as silent:
+    async with ScriptedBroker() as silent:
         all_there = asyncio.Event()
 
         def taken(*_: object) -> None:
@@ -127,7 +127,7 @@ async def test_lingering_ends_when_somebody_waits_for_room(broker: pybroker.Brok
 
 
 async def test_a_deadline_holds_on_the_wire_as_well() -> None:
-    async with Scripted() as silent:
+    async with ScriptedBroker() as silent:
         silent.answers["ProduceRequest"] = lambda *_: None
         settings = {"bootstrap.servers": silent.bootstrap, "linger.ms": 0, "delivery.timeout.ms": 300}
         async with Producer(settings) as producer:
@@ -138,7 +138,7 @@ async def test_a_deadline_holds_on_the_wire_as_well() -> None:
 
 
 async def test_a_cancelled_close_fails_what_is_left() -> None:
-    async with Scripted() as silent:
+    async with ScriptedBroker() as silent:
         silent.answers["ProduceRequest"] = lambda *_: None
         producer = Producer({"bootstrap.servers": silent.bootstrap, "linger.ms": 0})
         waiting = await producer.enqueue("t", "a")
@@ -152,7 +152,7 @@ async def test_a_cancelled_close_fails_what_is_left() -> None:
 
 
 async def test_closing_while_it_connects_is_told_as_such() -> None:
-    async with Scripted() as silent:
+    async with ScriptedBroker() as silent:
         asked = asyncio.Event()
         silent.answers["MetadataRequest"] = lambda *_: asked.set()
         producer = Producer({"bootstrap.servers": silent.bootstrap})

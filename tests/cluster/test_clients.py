@@ -52,7 +52,7 @@ class AtWork:
 
 
 @dataclass
-class Copying:
+class SparkCopy:
     """Spark's own connector while it runs: a stream copies all records of one topic to another."""
 
     client: Confluent
@@ -65,11 +65,11 @@ class Copying:
         self.later.close()
 
 
-class Begun(NamedTuple):
+class RunningClients(NamedTuple):
     """The clients that run while a broker is killed."""
 
     clients: dict[str, Future[AtWork]]
-    spark: Future[Copying]
+    spark: Future[SparkCopy]
 
 
 def begin(kind: str, cluster: BrokerCluster) -> AtWork:
@@ -86,7 +86,7 @@ def begin(kind: str, cluster: BrokerCluster) -> AtWork:
     return AtWork(client, topic, producer, member, polling, offsets)
 
 
-def begin_to_copy(cluster: BrokerCluster, folder: Path) -> Copying:
+def begin_to_copy(cluster: BrokerCluster, folder: Path) -> SparkCopy:
     """Start the stream; return when it has copied some records."""
     client, source, target = Confluent(cluster.bootstrap), "source-of-spark", "target-of-spark"
     for topic in (source, target):
@@ -108,7 +108,7 @@ def begin_to_copy(cluster: BrokerCluster, folder: Path) -> Copying:
         )
         later.callback(query.stop)
         client.read(target, PARTITIONS, BEFORE)
-        return Copying(client, source, target, query, later.pop_all())
+        return SparkCopy(client, source, target, query, later.pop_all())
 
 
 def a_leader(cluster: BrokerCluster, topic: str) -> int:
@@ -130,7 +130,7 @@ def a_leader(cluster: BrokerCluster, topic: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def at_work(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Begun]:
+def at_work(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[RunningClients]:
     """All clients, each as a future. They were running when one of four brokers, which led a partition, was killed."""
     settings = {"default.replication.factor": "3", "min.insync.replicas": "2"}
     with running_cluster(tmp_path_factory.mktemp("clients"), 4, settings, store=store) as cluster:
@@ -139,14 +139,14 @@ def at_work(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
             clients = {kind: threads.submit(begin, kind, cluster) for kind in CLIENTS}
         first = next(one.result() for one in clients.values() if one.exception() is None)
         cluster.brokers[a_leader(cluster, first.topic)].kill()
-        yield Begun(clients, spark)
+        yield RunningClients(clients, spark)
         for one in (spark, *clients.values()):
             if one.exception() is None:
                 one.result().close()
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_work_goes_on_when_a_broker_is_killed(at_work: Begun, kind: str) -> None:
+def test_work_goes_on_when_a_broker_is_killed(at_work: RunningClients, kind: str) -> None:
     """The open producer continues, no record is lost or duplicated, and the group continues and commits. While the
     broker is down, a topic is deleted and created again."""
     work = at_work.clients[kind].result()
@@ -175,7 +175,7 @@ def test_work_goes_on_when_a_broker_is_killed(at_work: Begun, kind: str) -> None
     check_log(client.read(name, PARTITIONS, 20), sent, offsets)
 
 
-def test_a_stream_of_spark_goes_on_when_a_broker_is_killed(at_work: Begun) -> None:
+def test_a_stream_of_spark_goes_on_when_a_broker_is_killed(at_work: RunningClients) -> None:
     """The stream finds the new leaders for reading and writing. No record is lost, duplicated or out of order."""
     work = at_work.spark.result()
     after = records(BEFORE, tag="after")

@@ -30,7 +30,7 @@ GROUP, TRANSACTION = 0, 1
 """FindCoordinator's key types."""
 
 
-class Lived(NamedTuple):
+class RecreatedTopic(NamedTuple):
     """A topic that was deleted and created again with the same name."""
 
     name: str
@@ -40,7 +40,7 @@ class Lived(NamedTuple):
 
 class Scene(NamedTuple):
     cluster: BrokerCluster
-    topics: dict[int, Lived]
+    topics: dict[int, RecreatedTopic]
     """Broker → topic whose only replica it has."""
 
 
@@ -70,7 +70,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Sc
                 name = f"tagged-{broker}"
                 dead = _create(client, name, broker)
                 assert [row.error_code for row in delete(client, name)] == [0]
-                topics[broker] = Lived(name, dead, _create(client, name, broker))
+                topics[broker] = RecreatedTopic(name, dead, _create(client, name, broker))
         for broker in BROKERS:
             with WireClient(cluster.brokers[broker].port) as client:
                 until(lambda: all(_told(client, one.name) == one.living for one in topics.values()))

@@ -27,7 +27,7 @@ DELAY_S = 14_400
 SETTINGS = {"replica.lag.time.max.ms": "1000", "replica.socket.timeout.ms": "1000", "replica.fetch.backoff.ms": "200"}
 
 
-class Lossy(Everywhere):
+class LossyBrokers(Everywhere):
     """Brokers that can lose StopReplica."""
 
     def __init__(self, cluster: BrokerCluster, folder: Path) -> None:
@@ -71,16 +71,16 @@ class Lossy(Everywhere):
 
 
 @pytest.fixture(scope="module")
-def lossy(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Lossy]:
+def lossy(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[LossyBrokers]:
     """Three brokers; every test leaves them running and without the fault."""
     folder = tmp_path_factory.mktemp("lossy")
     module = ("tests.cluster.hears", str(folder))
     with running_cluster(folder, settings=SETTINGS, module=module, store=store) as cluster:
-        yield Lossy(cluster, folder)
+        yield LossyBrokers(cluster, folder)
 
 
 @pytest.mark.checklist(7, 64, 72, 73, 78, 79, 92, 127, 128, "A5", "A14", "R10", "X37")
-def test_an_incremental_request_alone_replaces_the_earlier_incarnation(lossy: Lossy) -> None:
+def test_an_incremental_request_alone_replaces_the_earlier_incarnation(lossy: LossyBrokers) -> None:
     """An INCREMENTAL request that names neither incarnation leaves the old one in place."""
     controller = lossy.controller()
     deaf, third = sorted({1, 2, 3} - {controller})
@@ -106,7 +106,7 @@ def test_an_incremental_request_alone_replaces_the_earlier_incarnation(lossy: Lo
 
 
 @pytest.mark.checklist(5, 6, 7, 65, 66, 69, 70, 78, 79, 124, "X38", "R30", "A4")
-def test_the_first_full_request_alone_settles_what_a_broker_missed(lossy: Lossy) -> None:
+def test_the_first_full_request_alone_settles_what_a_broker_missed(lossy: LossyBrokers) -> None:
     """The test covers a deleted topic, a topic re-created on another broker, and a replica that was reassigned."""
     controller = lossy.controller()
     away, third = sorted({1, 2, 3} - {controller})
@@ -129,7 +129,7 @@ def test_the_first_full_request_alone_settles_what_a_broker_missed(lossy: Lossy)
 
 
 @pytest.mark.checklist(66, 70, 117, 125, "X20", "B1")
-def test_the_full_request_of_the_next_controller_alone_settles_a_deletion(lossy: Lossy) -> None:
+def test_the_full_request_of_the_next_controller_alone_settles_a_deletion(lossy: LossyBrokers) -> None:
     """The controller dies before any broker has executed its StopReplica; the next controller's StopReplica is lost,
     too."""
     controller = lossy.controller()
@@ -149,7 +149,7 @@ def test_the_full_request_of_the_next_controller_alone_settles_a_deletion(lossy:
 
 
 @pytest.mark.checklist(114, 122, "R11")
-def test_a_stop_that_fails_is_repeated_after_a_while(lossy: Lossy) -> None:
+def test_a_stop_that_fails_is_repeated_after_a_while(lossy: LossyBrokers) -> None:
     """The controller repeats the order until the same run of the broker executes it."""
     controller = lossy.controller()
     deaf, third = sorted({1, 2, 3} - {controller})
@@ -170,7 +170,7 @@ def test_a_stop_that_fails_is_repeated_after_a_while(lossy: Lossy) -> None:
 
 
 @pytest.mark.checklist(123, 124)
-def test_a_stop_that_always_fails_is_given_up_and_settled_by_the_next_start(lossy: Lossy) -> None:
+def test_a_stop_that_always_fails_is_given_up_and_settled_by_the_next_start(lossy: LossyBrokers) -> None:
     controller = lossy.controller()
     deaf, third = sorted({1, 2, 3} - {controller})
 

@@ -27,7 +27,7 @@ DELETED = -2
 """The leader epoch in a StopReplica for a topic that is deleted."""
 
 
-class Ordered(Everywhere):
+class OrderedBrokers(Everywhere):
     """Brokers, one of which gets messages from the test that no controller sends."""
 
     def __init__(self, cluster: Any, state: ClusterState) -> None:
@@ -69,14 +69,14 @@ class Ordered(Everywhere):
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Ordered]:
+def brokers(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[OrderedBrokers]:
     """Three brokers; every test leaves them running."""
     settings = {"auto.leader.rebalance.enable": "false"}
     with (
         running_cluster(tmp_path_factory.mktemp("orders"), settings=settings, store=store) as cluster,
         state_of(cluster) as state,
     ):
-        yield Ordered(cluster, state)
+        yield OrderedBrokers(cluster, state)
 
 
 def staged(broker: ClusterBroker) -> list[str]:
@@ -115,7 +115,7 @@ def codes(answer: Any) -> Sequence[int]:
 
 
 @pytest.mark.checklist("A13", "B2", "B14", "R27")
-def test_what_an_earlier_controller_has_said_or_was_said_to_an_earlier_life(brokers: Ordered) -> None:
+def test_what_an_earlier_controller_has_said_or_was_said_to_an_earlier_life(brokers: OrderedBrokers) -> None:
     """Late messages of each type, including a FULL one without partitions, are refused as a whole."""
     controller, told = brokers.roles()
     topic_id = brokers.led_by(told, "late")
@@ -135,7 +135,9 @@ def test_what_an_earlier_controller_has_said_or_was_said_to_an_earlier_life(brok
 
 
 @pytest.mark.checklist("B14", "R27")
-def test_what_is_said_to_an_earlier_life_before_the_next_one_has_registered(brokers: Ordered, tmp_path: Path) -> None:
+def test_what_is_said_to_an_earlier_life_before_the_next_one_has_registered(
+    brokers: OrderedBrokers, tmp_path: Path
+) -> None:
     """A controller that has not noticed the failure yet continues to send messages to the earlier broker epoch."""
     controller, told = brokers.roles()
     topic_id = brokers.led_by(controller, "between")
@@ -158,7 +160,7 @@ def test_what_is_said_to_an_earlier_life_before_the_next_one_has_registered(brok
 
 
 @pytest.mark.checklist(64, "A11", "A14", "A15", "R30", "X37", "D5")
-def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
+def test_what_an_order_does_not_name_stays(brokers: OrderedBrokers) -> None:
     """The messages: INCREMENTAL ones, ones without a type and of an unknown type, and a FULL one that contradicts the
     controller's other messages."""
     _, told = brokers.roles()
@@ -170,7 +172,7 @@ def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
 
 
 @pytest.mark.checklist(74, 75, 138, 209, 211, "A16", "A17", "R10")
-def test_orders_with_another_id_and_with_none(brokers: Ordered) -> None:
+def test_orders_with_another_id_and_with_none(brokers: OrderedBrokers) -> None:
     """An order that does not prove a successor is refused for that partition; the id on the disk stays."""
     _, told = brokers.roles()
     topic_id = brokers.led_by(told, "own")
@@ -196,7 +198,7 @@ def test_orders_with_another_id_and_with_none(brokers: Ordered) -> None:
 
 
 @pytest.mark.checklist(86, "A18")
-def test_an_order_to_delete_comes_after_the_next_incarnation(brokers: Ordered) -> None:
+def test_an_order_to_delete_comes_after_the_next_incarnation(brokers: OrderedBrokers) -> None:
     """The order deletes by topic id, whatever name the topic had."""
     _, told = brokers.roles()
     old = brokers.led_by(told, "again")
@@ -218,7 +220,7 @@ def by_id(answer: Any) -> list[tuple[Uuid, list[tuple[int, int]]]]:
 
 
 @pytest.mark.checklist(51, 52, 74, 75, 76, 77, 85, 86, "X5")
-def test_answers_name_each_topic_by_its_id(brokers: Ordered) -> None:
+def test_answers_name_each_topic_by_its_id(brokers: OrderedBrokers) -> None:
     """In the response, topic ids group the partitions, in the order of the request; there are no names."""
     _, told = brokers.roles()
     first, second, unknown = brokers.led_by(told, "first", 2), brokers.led_by(told, "second"), Uuid.random()
@@ -236,7 +238,7 @@ def test_answers_name_each_topic_by_its_id(brokers: Ordered) -> None:
 
 @pytest.mark.checklist(71, 72, 78, 128, "R10", "X26")
 @pytest.mark.parametrize("kind", [INCREMENTAL, FULL], ids=["incremental", "full"])
-def test_a_leader_epoch_above_all_local_ones_proves_a_successor(brokers: Ordered, kind: int) -> None:
+def test_a_leader_epoch_above_all_local_ones_proves_a_successor(brokers: OrderedBrokers, kind: int) -> None:
     """For every type of message, the old replica is staged and the new one is created, without an error."""
     _, told = brokers.roles()
     name = f"succeeded-{kind}"

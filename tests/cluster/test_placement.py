@@ -153,13 +153,13 @@ def test_kafkas_tools_say_and_change_what_each_broker_has(cluster: BrokerCluster
     assert found == {2: "1", 3: "2"}
 
 
-class Shown(NamedTuple):
+class ShownPartition(NamedTuple):
     """A partition as the tool prints it."""
 
     leader: int | None
     isr: set[int]
 
 
-def shown_by(admin: blocking.AdminClient, topic: str) -> list[Shown]:
+def shown_by(admin: blocking.AdminClient, topic: str) -> list[ShownPartition]:
     partitions = described(admin, topic).partitions
-    return [Shown(one.leader and one.leader.id, {node.id for node in one.isr}) for one in partitions]
+    return [ShownPartition(one.leader and one.leader.id, {node.id for node in one.isr}) for one in partitions]

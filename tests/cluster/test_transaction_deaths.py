@@ -29,7 +29,7 @@ STEPS = [
 ]
 
 
-class Dying(NamedTuple):
+class DyingCluster(NamedTuple):
     """A cluster, and the file that names the place at which one of its brokers dies."""
 
     cluster: BrokerCluster
@@ -37,14 +37,14 @@ class Dying(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def dying(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[Dying]:
+def dying(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[DyingCluster]:
     folder = tmp_path_factory.mktemp("deaths")
     where = folder / "dies"
     module = ("tests.transactions.dies_writing", str(where))
     with running_cluster(folder, 3, SETTINGS, module=module, store=store) as cluster:
         with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), NewTopic(SOURCE, 1, 3)])
-        yield Dying(cluster, where)
+        yield DyingCluster(cluster, where)
 
 
 def revive(cluster: BrokerCluster) -> None:
@@ -62,7 +62,7 @@ def revive(cluster: BrokerCluster) -> None:
 
 
 @pytest.mark.checklist("E7", "E11", "E12", "E13")
-def test_a_broker_dies_at_a_record(dying: Dying) -> None:
+def test_a_broker_dies_at_a_record(dying: DyingCluster) -> None:
     cluster, where = dying
     settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": "t", "default.api.timeout.ms": 120_000}
     expected: list[str] = []

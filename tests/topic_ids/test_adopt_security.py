@@ -70,7 +70,7 @@ ACLS = [
 GONE = entry(AclOperation.WRITE, "shared", principal="User:mallory")
 
 
-class Left(NamedTuple):
+class KafkaData(NamedTuple):
     """Data that Apache Kafka has left."""
 
     directory: Path
@@ -123,7 +123,7 @@ def listeners(broker: BrokerProcess, sasl: int) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
+def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaData]:
     folder = tmp_path_factory.mktemp("kafka")
     broker = KafkaProcess(folder, {**SETTINGS, **ON_KAFKA})
     sasl = free_port()
@@ -155,13 +155,13 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
         described = rows(tool(folder, alice, "--describe", "--owner-principal", "User:alice"))
         known = (*told(broker.bootstrap), described)
         broker.stop()
-        yield Left(broker.data_dir, tokens[0], known)
+        yield KafkaData(broker.data_dir, tokens[0], known)
     finally:
         broker.kill()
 
 
 @pytest.fixture
-def pybroker(left: Left, tmp_path: Path) -> Iterator[tuple[BrokerProcess, int, list[str]]]:
+def pybroker(left: KafkaData, tmp_path: Path) -> Iterator[tuple[BrokerProcess, int, list[str]]]:
     """A broker on the adopted directory, its port for clients that log in, and the notes of adopt."""
     done = adopt(left.directory, "--json")
     assert done.returncode == 0, done.stderr
@@ -174,7 +174,7 @@ def pybroker(left: Left, tmp_path: Path) -> Iterator[tuple[BrokerProcess, int, l
 
 
 def test_clients_log_in_and_are_bounded_as_before(
-    left: Left, pybroker: tuple[BrokerProcess, int, list[str]], tmp_path: Path
+    left: KafkaData, pybroker: tuple[BrokerProcess, int, list[str]], tmp_path: Path
 ) -> None:
     broker, sasl, notes = pybroker
     token_id, hmac = left.token

@@ -29,7 +29,7 @@ def client(broker: BrokerProcess) -> Iterator[WireClient]:
         yield connected
 
 
-class Asked(NamedTuple):
+class PartitionRequest(NamedTuple):
     """A request about partition 0 of a topic, with its version, and how to read its response."""
 
     make: Callable[[str, Uuid], Any]
@@ -138,25 +138,25 @@ def _of_marker(answer: Any) -> tuple[int, str, Uuid]:
 
 
 REQUESTS = {
-    "ListOffsets": Asked(_list_offsets, 6, _partition_of("topics", "partitions")),
-    "ListOffsets, newest": Asked(_list_offsets, 11, _partition_of("topics", "partitions")),
-    "OffsetForLeaderEpoch": Asked(_epoch, 4, _partition_of("topics", "partitions", name="topic")),
-    "DeleteRecords": Asked(_delete_records, 2, _partition_of("topics", "partitions")),
-    "CreatePartitions": Asked(_create_partitions, 3, _topic_of("results")),
-    "ElectLeaders": Asked(
+    "ListOffsets": PartitionRequest(_list_offsets, 6, _partition_of("topics", "partitions")),
+    "ListOffsets, newest": PartitionRequest(_list_offsets, 11, _partition_of("topics", "partitions")),
+    "OffsetForLeaderEpoch": PartitionRequest(_epoch, 4, _partition_of("topics", "partitions", name="topic")),
+    "DeleteRecords": PartitionRequest(_delete_records, 2, _partition_of("topics", "partitions")),
+    "CreatePartitions": PartitionRequest(_create_partitions, 3, _topic_of("results")),
+    "ElectLeaders": PartitionRequest(
         _elect,
         2,
         _partition_of("replica_election_results", "partition_result", name="topic"),
         int(ErrorCode.ELECTION_NOT_NEEDED),
     ),
-    "AlterPartitionReassignments": Asked(
+    "AlterPartitionReassignments": PartitionRequest(
         _reassign, 1, _partition_of("responses", "partitions"), int(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     ),
-    "IncrementalAlterConfigs": Asked(_incremental, 1, _topic_of("responses", "resource_name")),
-    "AlterConfigs": Asked(_alter, 2, _topic_of("responses", "resource_name")),
-    "DescribeConfigs": Asked(_configs, 4, _topic_of("results", "resource_name")),
-    "DescribeProducers": Asked(_producers, 0, _partition_of("topics", "partitions")),
-    "WriteTxnMarkers": Asked(_markers, 2, _of_marker),
+    "IncrementalAlterConfigs": PartitionRequest(_incremental, 1, _topic_of("responses", "resource_name")),
+    "AlterConfigs": PartitionRequest(_alter, 2, _topic_of("responses", "resource_name")),
+    "DescribeConfigs": PartitionRequest(_configs, 4, _topic_of("results", "resource_name")),
+    "DescribeProducers": PartitionRequest(_producers, 0, _partition_of("topics", "partitions")),
+    "WriteTxnMarkers": PartitionRequest(_markers, 2, _of_marker),
 }
 
 

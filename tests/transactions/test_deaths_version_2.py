@@ -43,7 +43,7 @@ PASSES = frozenset(
 )
 
 
-class Steady:
+class RetryingProducer:
     """A producer of version 2 that repeats a request until it is answered."""
 
     def __init__(self, ports: Callable[[], int]) -> None:
@@ -118,7 +118,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
 @pytest.mark.checklist("E6", "E7", "E11", "E13")
 def test_one_producer_outlives_the_broker_at_each_record(broker: DyingBroker) -> None:
     target, source = create_topic(broker.bootstrap, 2), create_topic(broker.bootstrap, 1)
-    producer = Steady(lambda: broker.port)
+    producer = RetryingProducer(lambda: broker.port)
     producer.start()
 
     def run(step: str, number: int) -> None:

@@ -23,7 +23,7 @@ VALUES = [b"value %d" % number * 1_000 for number in range(50)]
 PARTITIONS = 2
 
 
-class Doomed(NamedTuple):
+class FailingDirectory(NamedTuple):
     """A log directory that a test makes fail and, once the broker has ended, repairs."""
 
     directory: Path
@@ -32,12 +32,12 @@ class Doomed(NamedTuple):
 
 
 @pytest.fixture
-def doomed(request: pytest.FixtureRequest, tmp_path: Path) -> Doomed:
+def doomed(request: pytest.FixtureRequest, tmp_path: Path) -> FailingDirectory:
     """The directory is on a disk that fails every call; if no such disk can be mounted, the directory is moved away."""
     if can_mount():
         make: MakeDisk = request.getfixturevalue("make_disk")
         disk = make(1024)
-        return Doomed(disk.path / "data", disk.cut, disk.reboot)
+        return FailingDirectory(disk.path / "data", disk.cut, disk.reboot)
     here, gone = tmp_path / "doomed", tmp_path / "gone"
 
     def mend() -> None:
@@ -47,7 +47,7 @@ def doomed(request: pytest.FixtureRequest, tmp_path: Path) -> Doomed:
     def fail() -> None:
         here.rename(gone)
 
-    return Doomed(here, fail, mend)
+    return FailingDirectory(here, fail, mend)
 
 
 def send_until_refused(broker: BrokerProcess, topic: str, partition: int) -> Sent:
@@ -68,7 +68,7 @@ def send_until_refused(broker: BrokerProcess, topic: str, partition: int) -> Sen
 
 
 @pytest.mark.checklist("C9", "C11", "C12")
-def test_one_of_two_disks_fails(doomed: Doomed, start_broker: StartBroker, tmp_path: Path) -> None:
+def test_one_of_two_disks_fails(doomed: FailingDirectory, start_broker: StartBroker, tmp_path: Path) -> None:
     first = tmp_path / "first"
     broker = start_broker({"log.dirs": f"{first},{doomed.directory}"})
     create(broker, "t", 2, segment_bytes=1 << 20)
@@ -97,7 +97,9 @@ def test_one_of_two_disks_fails(doomed: Doomed, start_broker: StartBroker, tmp_p
 
 
 @pytest.mark.checklist("C12")
-def test_a_start_while_one_of_two_disks_fails(doomed: Doomed, start_broker: StartBroker, tmp_path: Path) -> None:
+def test_a_start_while_one_of_two_disks_fails(
+    doomed: FailingDirectory, start_broker: StartBroker, tmp_path: Path
+) -> None:
     """The disk's partitions stay offline; they are not created again, empty, on the other disk."""
     first = tmp_path / "first"
     broker = start_broker({"log.dirs": f"{first},{doomed.directory}"})
@@ -121,7 +123,7 @@ def test_a_start_while_one_of_two_disks_fails(doomed: Doomed, start_broker: Star
 
 
 @pytest.mark.checklist("C9")
-def test_the_only_disk_fails(doomed: Doomed, start_broker: StartBroker) -> None:
+def test_the_only_disk_fails(doomed: FailingDirectory, start_broker: StartBroker) -> None:
     """The broker halts, as Kafka does when no log directory is left: one line, exit code 1."""
     broker = start_broker({"log.dirs": str(doomed.directory)})
     create(broker, "t", 1, segment_bytes=1 << 20)

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import StartBroker
 from tests.support.disks import LoopDisk
 from tests.trouble.planted_journal import FAULTS, FLUSHED_BEFORE_IT_IS_WRITTEN, Source
-from tests.trouble.test_power_cuts import Again, cut_power, directory
+from tests.trouble.test_power_cuts import RecreatedTopic, cut_power, directory
 
 pytestmark = [pytest.mark.slow, pytest.mark.checklist("C2"), pytest.mark.timeout(1800)]
 
@@ -36,7 +36,7 @@ def test_power_cuts_notice(
     # Where the broker finds the package.
     monkeypatch.chdir(tmp_path)
     broker = start_broker(directory(disk, tmp_path))
-    again = Again(broker)
+    again = RecreatedTopic(broker)
 
     def lose_power() -> None:
         for _ in range(10):

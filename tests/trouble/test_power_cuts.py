@@ -50,7 +50,7 @@ def delete(broker: BrokerProcess, topic: str) -> None:
     admin.delete_topics([topic], request_timeout=30)[topic].result(PATIENCE_S)
 
 
-class Again:
+class RecreatedTopic:
     """A topic name whose topic is created, filled and deleted again and again."""
 
     def __init__(self, broker: BrokerProcess) -> None:
@@ -88,7 +88,7 @@ def cycles(broker: BrokerProcess, disk: LoopDisk | None, count: int, seed: int) 
         Writer(broker.bootstrap, topic, partitions, f"w-{topic}", "lz4" if topic == "small" else "none")
         for topic, partitions in PARTITIONS.items()
     ]
-    again = Again(broker)
+    again = RecreatedTopic(broker)
     for _ in range(count):
         wait_for_progress(broker, writers, chance.randrange(100, 1000))
         again.go_on()

@@ -41,7 +41,7 @@ from tests.support.fake_native import FakeNative, FakeRequest, use_fake_requests
 Serve = Callable[[Any], FakeRequest]
 
 
-class Served:
+class OneHandler:
     """A dispatcher with one handler for key 12."""
 
     def __init__(self) -> None:
@@ -79,15 +79,15 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 @pytest_asyncio.fixture
-async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OneHandler]:
     use_fake_requests(monkeypatch)
-    served = Served()
+    served = OneHandler()
     yield served
     served.dispatcher.stop()
     served.native.close()
 
 
-async def test_plain_functions_and_coroutines_reply_once(served: Served) -> None:
+async def test_plain_functions_and_coroutines_reply_once(served: OneHandler) -> None:
     async def at_once(context: Any, message: Any) -> HeartbeatResponse:
         return HeartbeatResponse(throttle_time_ms=1)
 
@@ -109,7 +109,7 @@ async def test_plain_functions_and_coroutines_reply_once(served: Served) -> None
     assert served.dispatcher.parked == 0
 
 
-async def test_what_a_callback_brings_is_replied_once(served: Served) -> None:
+async def test_what_a_callback_brings_is_replied_once(served: OneHandler) -> None:
     later, again = DeferredResponse(), DeferredResponse()
     there = DeferredResponse()
     there.resolve(HeartbeatResponse(throttle_time_ms=1))
@@ -129,7 +129,7 @@ async def test_what_a_callback_brings_is_replied_once(served: Served) -> None:
     assert (stopped.replies, stopped.response.error_code) == (1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-async def test_the_handler_gets_its_cached_response(served: Served) -> None:
+async def test_the_handler_gets_its_cached_response(served: OneHandler) -> None:
     kept: list[Any] = []
     response = HeartbeatResponse(throttle_time_ms=4)
     request = served.ask(lambda context, message: CacheableResponse(response, "g", kept.append))
@@ -139,7 +139,7 @@ async def test_the_handler_gets_its_cached_response(served: Served) -> None:
     assert kept[0].group == "g"
 
 
-async def test_the_handler_gets_the_commit_lease(served: Served) -> None:
+async def test_the_handler_gets_the_commit_lease(served: OneHandler) -> None:
     kept: list[Any] = []
     shard, response = ShardCommits(Uuid.random(), 0, 0), HeartbeatResponse(throttle_time_ms=5)
     grant = CommitGrant(shard, [], 4_096, 5_000, None, kept.append)
@@ -151,7 +151,7 @@ async def test_the_handler_gets_the_commit_lease(served: Served) -> None:
 
 
 async def test_too_many_who_wait_for_a_callback_are_turned_away(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: OneHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pybroker.broker.dispatch.PARKED_MAX", 1)
     kept, refused = DeferredResponse(), DeferredResponse()
@@ -164,7 +164,7 @@ async def test_too_many_who_wait_for_a_callback_are_turned_away(
     assert (first.replies, second.replies) == (1, 0)
 
 
-async def test_what_is_left_to_the_end_of_a_turn_is_done_with_the_drain(served: Served) -> None:
+async def test_what_is_left_to_the_end_of_a_turn_is_done_with_the_drain(served: OneHandler) -> None:
     done: list[str] = []
 
     def handler(context: Any, message: Any) -> HeartbeatResponse:
@@ -184,14 +184,14 @@ async def test_what_is_left_to_the_end_of_a_turn_is_done_with_the_drain(served: 
     await until(lambda: done[3:] == ["last"])
 
 
-async def test_bursts_are_drained_whole(served: Served) -> None:
+async def test_bursts_are_drained_whole(served: OneHandler) -> None:
     served.table[12] = lambda context, message: HeartbeatResponse()
     requests = [FakeRequest(12, HeartbeatRequest()) for _ in range(2000)]
     served.native.push(*requests)
     await until(lambda: all(request.replies == 1 for request in requests))
 
 
-async def test_timeouts_and_task_groups_work_in_handlers(served: Served) -> None:
+async def test_timeouts_and_task_groups_work_in_handlers(served: OneHandler) -> None:
     async def waits(context: Any, message: Any) -> HeartbeatResponse:
         code = 0
         try:
@@ -212,7 +212,7 @@ async def test_timeouts_and_task_groups_work_in_handlers(served: Served) -> None
     assert request.response.error_code == 3
 
 
-async def test_errors_have_a_reply(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_errors_have_a_reply(served: OneHandler, caplog: pytest.LogCaptureFixture) -> None:
     def refuses(context: Any, message: Any) -> None:
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
@@ -232,7 +232,7 @@ async def test_errors_have_a_reply(served: Served, caplog: pytest.LogCaptureFixt
     await until(lambda: unknown.closed)
 
 
-async def test_a_stop_answers_who_waits(served: Served) -> None:
+async def test_a_stop_answers_who_waits(served: OneHandler) -> None:
     async def waits(context: Any, message: Any) -> None:
         await asyncio.get_running_loop().create_future()
 

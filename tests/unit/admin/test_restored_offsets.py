@@ -25,7 +25,7 @@ OLD, NEW = Uuid.random(), Uuid.random()
 KEPT: tuple[Mapping[str, Any], ...] = ({"group": "here", "partition": 0}, {"group": "there", "partition": 0})
 
 
-class Played:
+class FakeBroker:
     """The cluster view, the controller client and the coordinators of one broker."""
 
     def __init__(self, record: DeletionRecord) -> None:
@@ -87,13 +87,13 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def until_idle(played: Played) -> None:
+async def until_idle(played: FakeBroker) -> None:
     await until(lambda: not played.offsets._restoring)
 
 
 @pytest.mark.checklist("U2", "U3")
 async def test_a_topic_is_undeleted_while_its_successor_gets_the_offsets() -> None:
-    played = Played(record(STAGED, NEW))
+    played = FakeBroker(record(STAGED, NEW))
     played.codes = dict.fromkeys(played.codes, ErrorCode.NONE)
     played.offsets.start()
     assert played.asked == [(NEW, ["here", "there"])]
@@ -111,7 +111,7 @@ async def test_a_topic_is_undeleted_while_its_successor_gets_the_offsets() -> No
 @pytest.mark.checklist("U3", "R32")
 async def test_each_broker_gives_theirs_to_its_groups() -> None:
     """The broker retries until the other coordinators respond; it may become one of them."""
-    played = Played(record(LIVE, OLD))
+    played = FakeBroker(record(LIVE, OLD))
     played.decides.set()
     played.refusals = 1
     played.offsets.start()
@@ -127,7 +127,7 @@ async def test_each_broker_gives_theirs_to_its_groups() -> None:
 
 @pytest.mark.checklist("U3", "R32")
 async def test_who_has_nothing_left_to_give_stops() -> None:
-    played = Played(record(LIVE, OLD))
+    played = FakeBroker(record(LIVE, OLD))
     played.decides.set()
     played.offsets.start()
     await until(lambda: played.told)
@@ -146,7 +146,7 @@ def late(*groups: str) -> KeepOffsets:
 @pytest.mark.checklist("U3", "R32")
 @pytest.mark.parametrize("state", [DELETING, STAGED, UNDELETING])
 def test_late_offsets_join_the_deletion_record(state: str) -> None:
-    played = Played(record(state, None))
+    played = FakeBroker(record(state, None))
     played.image = played.image.apply(ImageDelta(removed=(played.image.topics["old"],)))
     played.keep(late("late"))
     played.keep(late("late"))
@@ -157,7 +157,7 @@ def test_late_offsets_join_the_deletion_record(state: str) -> None:
 
 @pytest.mark.checklist("U3", "R32")
 async def test_late_offsets_are_restored_though_the_topic_is_live_again() -> None:
-    played = Played(record(LIVE, OLD))
+    played = FakeBroker(record(LIVE, OLD))
     played.image = played.image.apply(ImageDelta(forgotten_deletions=(OLD,)))
     played.codes["late"] = ErrorCode.NONE
     played.offsets.start()
@@ -171,7 +171,7 @@ async def test_late_offsets_are_restored_though_the_topic_is_live_again() -> Non
 @pytest.mark.checklist("U2", "R32")
 @pytest.mark.parametrize("keeps", [True, False])
 def test_late_offsets_go_to_a_successor_that_keeps_offsets(keeps: bool) -> None:
-    played = Played(msgspec.structs.replace(record(STAGED, None), successor=NEW))
+    played = FakeBroker(msgspec.structs.replace(record(STAGED, None), successor=NEW))
     new = played.image.topics["new"]
     lineage = TopicLineage(start_offsets=(7,) if keeps else ())
     replaced = msgspec.structs.replace(new, lineage=lineage)
@@ -182,7 +182,7 @@ def test_late_offsets_go_to_a_successor_that_keeps_offsets(keeps: bool) -> None:
 
 async def test_only_missing_offsets_are_sent_and_again_until_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restored_offsets, "RETRY_S", 0.001)
-    played = Played(record(STAGED, None))
+    played = FakeBroker(record(STAGED, None))
     played.refusals = 1
     played.decides.set()
     sender = LateOffsets(played, played)  # type: ignore[arg-type]
@@ -199,5 +199,5 @@ async def test_only_missing_offsets_are_sent_and_again_until_they_are_stored(mon
 
 @pytest.mark.checklist("U3")
 async def test_groups_are_waited_for_at_a_start_in_the_middle_of_an_undelete() -> None:
-    assert Played(record(UNDELETING, None)).offsets.pending
-    assert not Played(record(STAGED, None)).offsets.pending
+    assert FakeBroker(record(UNDELETING, None)).offsets.pending
+    assert not FakeBroker(record(STAGED, None)).offsets.pending

@@ -30,7 +30,7 @@ async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
     await opened.close()
 
 
-class Meanwhile:
+class RacedStore:
     """The slower broker's store. Between two of its calls, the faster broker becomes the controller."""
 
     def __init__(self, store: EmbeddedStore, after: str) -> None:
@@ -81,7 +81,7 @@ async def test_who_has_taken_the_office_meanwhile_keeps_it(store: EmbeddedStore,
     """Two brokers find the same dead controller. The successor's node has the same version as the dead controller's
     node."""
     await take_leadership(store, DEAD, 0)
-    await election(Meanwhile(store, after), SLOWER).unseat(DEAD)
+    await election(RacedStore(store, after), SLOWER).unseat(DEAD)
     assert await holder(store) == FASTER
 
 
@@ -91,12 +91,12 @@ async def test_who_leaves_after_another_has_taken_its_office_takes_nothing_from_
     await election(store, FASTER).unseat(DEAD)
     await take_leadership(store, FASTER, 0)
     leaving = election(store, DEAD)
-    leaving._controller = Resigned()  # type: ignore[assignment]  # its term, of which it does not know that it is over
+    leaving._controller = IdleController()  # type: ignore[assignment]  # its term, of which it does not know that it is over
     await leaving.stop()
     assert await holder(store) == FASTER
 
 
-class Resigned:
+class IdleController:
     """A controller with no pending work."""
 
     async def stop(self) -> None:

@@ -15,7 +15,7 @@ from pybroker.broker.metadata.znodes import MISSING_LOG
 from tests.unit.controller.test_decisions import arrival, cluster, created, led
 
 
-class Said:
+class WarnedCluster:
     """A cluster of three brokers with one partition, led by broker 1, and the warnings so far."""
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class Said:
         return led(self.image)[0][0]
 
 
-def interrupted() -> Said:
+def interrupted() -> WarnedCluster:
     """Return the state after the controller, which has the first replica, died before any other replica got the
     order."""
-    said = Said()
+    said = WarnedCluster()
     said.brokers(BrokersChanged(gone=(1,)))
     said.told(2, MISSING_LOG)
     assert may_lack_logs(said.image.topics["a"].partitions[0])
@@ -66,7 +66,7 @@ def test_a_partition_that_never_took_a_record_has_lost_nothing() -> None:
 
 def test_a_leader_that_dies_after_the_others_have_told_has_lost_nothing() -> None:
     """The dead controller is still registered when the others report that they have no log. It is alone in the ISR."""
-    said = Said()
+    said = WarnedCluster()
     said.told(2, MISSING_LOG)
     said.told(3, MISSING_LOG)
     said.brokers(BrokersChanged(gone=(1,)))
@@ -105,7 +105,7 @@ def test_who_is_waited_for_may_have_the_only_log() -> None:
 
 def test_records_of_a_replica_that_was_not_in_sync_are_told() -> None:
     """The replicas in sync have no log: there is no leader, and the broker's log names the reason."""
-    said = Said()
+    said = WarnedCluster()
     for change in (
         BrokersChanged(gone=(2,)),
         BrokersChanged(gone=(3,)),

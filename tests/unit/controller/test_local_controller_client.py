@@ -30,7 +30,7 @@ from tests.unit.control_plane import ControlPlane, until
 GENEROUS_MS = 60_000
 
 
-class Held:
+class HoldingBroker:
     """A broker that holds orders of these kinds until the test releases them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *kinds: type) -> None:
@@ -68,7 +68,7 @@ async def test_an_answer_in_force_is_seen_by_who_asked(control_plane: ControlPla
 
 
 async def test_time_is_over_before_it_is_in_force(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(monkeypatch, LeaderAndIsrRequest, RestoreReplicasRequest)
+    held = HoldingBroker(monkeypatch, LeaderAndIsrRequest, RestoreReplicasRequest)
     await control_plane.start()
     controller = control_plane.parts.controller
     held.free.clear()
@@ -88,7 +88,7 @@ async def test_time_is_over_before_it_is_in_force(control_plane: ControlPlane, m
 
 
 async def test_who_goes_away_stops_nothing(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(monkeypatch, LeaderAndIsrRequest)
+    held = HoldingBroker(monkeypatch, LeaderAndIsrRequest)
     await control_plane.start()
     held.free.clear()
     asker = asyncio.create_task(control_plane.parts.controller.submit(topic("a")))
@@ -102,7 +102,7 @@ async def test_who_goes_away_stops_nothing(control_plane: ControlPlane, monkeypa
 async def test_who_waits_when_the_controller_stops_is_answered(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = Held(monkeypatch, RestoreReplicasRequest)
+    held = HoldingBroker(monkeypatch, RestoreReplicasRequest)
     await control_plane.start()
     parts = control_plane.parts
     (made,) = (await parts.controller.submit(topic("a"))).reply

@@ -30,7 +30,7 @@ ID = "id"
 BEGAN_MS, NOW_MS = 1_000, 1_700_000_000_000
 
 
-class Kept:
+class KeptOutcomes:
     """The outcomes that are passed to deletion records."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class World:
     """A log with one transaction of two partitions, as Kafka writes it."""
 
     def __init__(self, state: TransactionState) -> None:
-        self.log, self.topics, self.markers, self.kept = FakeLog(), FakeTopics(), HeldMarkers(), Kept()
+        self.log, self.topics, self.markers, self.kept = FakeLog(), FakeTopics(), HeldMarkers(), KeptOutcomes()
         self.topics.create(TRANSACTIONS_TOPIC, 1)
         self.known = self.topics.create("known")
         self.topics.lives[self.known] = "known", 0, NOW_MS

@@ -15,7 +15,7 @@ from pybroker.broker.observability.metric import Metric, add_metrics, identity_m
 from pybroker.native import MetricFamilies
 
 
-class Served(NamedTuple):
+class RunningServer(NamedTuple):
     """A server, and the values on which its responses depend."""
 
     port: int
@@ -34,7 +34,7 @@ class Served(NamedTuple):
 
 
 @pytest_asyncio.fixture
-async def served() -> AsyncIterator[Served]:
+async def served() -> AsyncIterator[RunningServer]:
     state: dict[str, object] = {"ready": False, "metrics": "up 1\n"}
 
     async def metrics() -> str:
@@ -47,11 +47,11 @@ async def served() -> AsyncIterator[Served]:
         "127.0.0.1", 0, metrics, lambda: None if state["ready"] else "clients are not served"
     )
     _, port = await server.start()
-    yield Served(port, state)
+    yield RunningServer(port, state)
     server.stop()
 
 
-async def test_answers(served: Served) -> None:
+async def test_answers(served: RunningServer) -> None:
     assert (await served.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.0 200 OK\r\n")
     assert (await served.ask(b"GET /readyz HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.0 503 ")
     served.state["ready"] = True
@@ -73,21 +73,21 @@ async def test_answers(served: Served) -> None:
         (b"", b"400"),
     ],
 )
-async def test_anything_else(served: Served, request_head: bytes, status: bytes) -> None:
+async def test_anything_else(served: RunningServer, request_head: bytes, status: bytes) -> None:
     answer = await served.ask(request_head + b"\r\n\r\n")
     assert answer.startswith(b"HTTP/1.0 " + status)
 
 
-async def test_a_head_without_end_is_cut_off(served: Served) -> None:
+async def test_a_head_without_end_is_cut_off(served: RunningServer) -> None:
     assert await served.ask(b"GET /metrics HTTP/1.1\r\nX: " + b"a" * (2 * metrics_server.HEAD_BYTES_MAX)) == b""
 
 
-async def test_silence_is_cut_off(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_is_cut_off(served: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "HEAD_SECONDS_MAX", 0.05)
     assert await served.ask(b"GET ") == b""
 
 
-async def test_silent_connections_give_way_to_a_probe(served: Served) -> None:
+async def test_silent_connections_give_way_to_a_probe(served: RunningServer) -> None:
     """There are more silent connections than allowed: the oldest are closed, and a probe is answered."""
     silent = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2 * metrics_server.HEADS_MAX)]
     assert (await served.ask(b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.0 200 ")
@@ -97,13 +97,15 @@ async def test_silent_connections_give_way_to_a_probe(served: Served) -> None:
         writer.close()
 
 
-async def test_too_many_scrapes_leave_probes_their_place(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_scrapes_leave_probes_their_place(
+    served: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(metrics_server, "SCRAPES_MAX", 0)
     assert await served.ask(b"GET /metrics HTTP/1.1\r\n\r\n") == b""
     assert (await served.ask(b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.0 200 ")
 
 
-async def test_a_bug_in_a_metric_is_an_error_not_a_crash(served: Served) -> None:
+async def test_a_bug_in_a_metric_is_an_error_not_a_crash(served: RunningServer) -> None:
     served.state["metrics"] = None
     assert (await served.ask(b"GET /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.0 500 ")
     assert (await served.ask(b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.0 200 ")

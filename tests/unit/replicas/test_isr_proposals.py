@@ -19,7 +19,7 @@ from tests.unit.control_plane import until
 TOPIC = Uuid.random()
 
 
-class Told:
+class NativeResults:
     """Records calls of native code with the results of its proposals."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ def proposal(*members: int) -> Any:
 async def test_who_is_about_to_stop_is_not_proposed() -> None:
     """Until the controller refuses the proposal, writes would wait for a broker that has left; a stopping controller
     does not respond for a while."""
-    told, controller, leaving = Told(), FakeController(), {2}
+    told, controller, leaving = NativeResults(), FakeController(), {2}
     native: Any = SimpleNamespace(isr=told)
     keeper = IsrProposals(native, controller, 1, lambda: 11, leaving=lambda: leaving)  # type: ignore[arg-type]
     keeper.proposed(proposal(1, 3, 2))
@@ -65,7 +65,7 @@ async def test_who_is_about_to_stop_is_not_proposed() -> None:
     await keeper.stop()
 
 
-class Refuses(FakeController):
+class RefusingController(FakeController):
     """A controller that knows none of the brokers which are to join."""
 
     async def submit(self, event: AlterIsr, timeout_ms: int | None = None) -> EventAnswer[Any]:
@@ -77,9 +77,9 @@ async def test_a_join_that_is_refused_with_each_fetch_is_said_once_in_a_while(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "pybroker.broker.replicas.isr_proposals")
-    told = Told()
+    told = NativeResults()
     native: Any = SimpleNamespace(isr=told)
-    keeper = IsrProposals(native, Refuses(), 1, lambda: 11)  # type: ignore[arg-type]
+    keeper = IsrProposals(native, RefusingController(), 1, lambda: 11)  # type: ignore[arg-type]
 
     async def propose(times: int) -> list[int]:
         """Return the levels of the logged lines."""

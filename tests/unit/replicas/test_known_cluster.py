@@ -16,7 +16,7 @@ from tests.unit.control_plane import ControlPlane, until
 from tests.unit.controller.test_messages import create
 
 
-class Obedient:
+class ChangeRecorder:
     """Record each change with the images before and after it."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ def change(number: int, what: ImageDelta | ClusterImage, epoch: int = 5) -> Upda
 
 @pytest.mark.checklist("R31")
 async def test_changes_follow_on_one_another() -> None:
-    obedient = Obedient()
+    obedient = ChangeRecorder()
     known = KnownCluster([obedient])
     a, b, c = (ImageDelta(floors={name: 1}) for name in "abc")
     whole = ClusterImage.initial(5).apply(a)
@@ -49,7 +49,7 @@ async def test_changes_follow_on_one_another() -> None:
 
 async def test_who_looks_at_the_image_hears_of_a_new_one_before_anybody_obeys_it() -> None:
     seen: list[tuple[int, set[str]]] = []
-    obedient = Obedient()
+    obedient = ChangeRecorder()
     known = KnownCluster([obedient])
     known.on_image_replaced(lambda: seen.append((len(obedient.told), set(known.image.floors))))
     await known.update(change(1, ClusterImage.initial(5)))
