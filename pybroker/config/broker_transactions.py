@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pybroker.config.setting_values import ConfigKey, ConfigType, at_least
 
-INT, SHORT = ConfigType.INT, ConfigType.SHORT
+INT, LONG, SHORT = ConfigType.INT, ConfigType.LONG, ConfigType.SHORT
 
 TRANSACTIONS = (
     ConfigKey(
@@ -27,6 +27,16 @@ TRANSACTIONS = (
         INT,
         604800000,
         "Time after which an unused transactional id is forgotten, in ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "transactional.id.max.bytes.total",
+        LONG,
+        268435456,
+        (
+            "Maximum bytes of all transactional ids that a broker coordinates: twice their names, and 500 bytes for "
+            "each. A new id beyond it gets POLICY_VIOLATION (pybroker's own setting)."
+        ),
         at_least(1),
     ),
     ConfigKey(

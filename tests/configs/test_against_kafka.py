@@ -57,6 +57,7 @@ OURS = {
     "group.consumer.rebalance.heartbeat.interval.ms",
     "group.max.metadata.bytes",
     "group.max.metadata.bytes.total",
+    "transactional.id.max.bytes.total",
     "ingest.copy.bytes.max",
     "ingest.id.retention.ms",
     "ingest.attempts.max",

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from pybroker.broker.coordinators.group_base.metadata_size import metadata_size
+from pybroker.broker.coordinators.streams.topology import CopartitionGroup, Subtopology, Topology
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.child_processes import free_port
@@ -104,6 +106,32 @@ def test_members_of_all_protocols_count(broker: BrokerProcess, kind: str, versio
     assert said(third, "a", 1_000) is ErrorCode.NONE
     assert joined(broker, 9_000) is ErrorCode.GROUP_MAX_SIZE_REACHED, "those of the classic protocol count with them"
     assert metrics(port)["pybroker_group_joins_refused_total"] == 3
+
+
+def test_the_topology_of_a_streams_group_without_members_counts(broker: BrokerProcess) -> None:
+    port = int(broker.settings["metrics.listener"].rpartition(":")[2])
+    names = [f"{number:0100}" for number in range(90)]
+
+    def said(group: str, epoch: int = 0) -> ErrorCode:
+        request = heartbeat("streams", group, "a", names)
+        request.member_epoch = epoch
+        if epoch:
+            request.topology = None
+        return ErrorCode(ask(lambda: broker.port, request, 0, lambda answer: int(answer.error_code)).error_code)
+
+    for _ in range(2):
+        group = unique("group")
+        assert said(group) is ErrorCode.NONE
+        assert said(group, -1) is ErrorCode.NONE, "it leaves"
+    assert metrics(port)[GAUGE] > 18_000
+    assert said(unique("group")) is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_structures_and_numbers_of_metadata_count() -> None:
+    """Clients can send many of them without any text."""
+    copartition = CopartitionGroup(tuple(range(10)), (), ())
+    assert metadata_size(copartition) > 10 * 24
+    assert metadata_size(Topology(1, (Subtopology("", copartition_groups=(copartition,)),) * 100)) > 100 * 350
 
 
 def long_named(kind: str) -> Any:

@@ -50,6 +50,16 @@ def transaction_metrics(coordinator: TransactionCoordinator) -> list[Metric]:
         _count(f"{_OWN}_committed_total", "Transactions that were committed", statistics.commits),
         _count(f"{_OWN}_aborted_total", "Transactions that were aborted", statistics.aborts),
         _count(f"{_OWN}_timed_out_total", "Transactions that were aborted after their timeout", statistics.timeouts),
+        Metric(
+            "pybroker_transactional_id_bytes",
+            "Approximate memory of the transactional ids that this broker coordinates.",
+            lambda: coordinator.id_bytes,
+        ),
+        _count(
+            "pybroker_transactional_ids_refused_total",
+            "Transactional ids refused for lack of room",
+            statistics.ids_refused,
+        ),
         _count("pybroker_transactional_ids_expired_total", "Transactional ids that expired", statistics.expirations),
     ]
 

@@ -35,6 +35,7 @@ ID = "id"
 CONFIG = {
     "transaction.max.timeout.ms": 900_000,
     "transactional.id.expiration.ms": 604_800_000,
+    "transactional.id.max.bytes.total": 1 << 28,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10_000,
     "transaction.remove.expired.transaction.cleanup.interval.ms": 3_600_000,
     "transaction.state.log.load.buffer.size": 1 << 20,

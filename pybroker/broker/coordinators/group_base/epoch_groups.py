@@ -114,8 +114,8 @@ class EpochGroups(ChangeBatches):
         """Return the size of the metadata in a heartbeat, the size of the metadata that it replaces, and the memory
         that the member adds besides."""
         sizes = self.metadata_sizes
-        # Count the metadata that all members share with the first member only.
-        shared = 0 if sizes.of(group_id, SHARED) else metadata_size(self._kinds[of].shared(beat))
+        # Count the metadata that all members share once: only its growth belongs to this member.
+        shared = max(0, metadata_size(self._kinds[of].shared(beat)) - sizes.of(group_id, SHARED))
         beside = sizes.beside_of(group_id, beat.member_id) if beat.epoch >= JOINS else 0
         return metadata_size(beat.metadata) + shared, sizes.of(group_id, beat.member_id), beside
 

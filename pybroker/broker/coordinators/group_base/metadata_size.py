@@ -9,19 +9,21 @@ import msgspec
 
 ELEMENT_BYTES = 8
 """Overhead of an element of a collection."""
+STRUCTURE_BYTES = 40
+NUMBER_BYTES = 24
 
 
 def metadata_size(value: Any) -> int:
-    """Return about how many bytes a value takes: its texts and buffers, plus an overhead for each element of
-    collections."""
+    """Return about how many bytes a value takes: its texts and buffers, plus an overhead for each structure and each
+    element of collections."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, msgspec.Struct):
-        return sum(metadata_size(getattr(value, name)) for name in value.__struct_fields__)
+        return STRUCTURE_BYTES + sum(metadata_size(getattr(value, name)) for name in value.__struct_fields__)
     if isinstance(value, Mapping):
         return sum(ELEMENT_BYTES + metadata_size(key) + metadata_size(item) for key, item in value.items())
     if isinstance(value, tuple | list | frozenset | set):
-        return sum(ELEMENT_BYTES + metadata_size(item) for item in value)
+        return sum(ELEMENT_BYTES + (NUMBER_BYTES if type(item) is int else metadata_size(item)) for item in value)
     return 0
 
 

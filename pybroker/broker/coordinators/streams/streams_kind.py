@@ -70,7 +70,8 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
         metadata: dict[str, Any] = {
             member_id: (member.metadata, group.reported.get(member_id)) for member_id, member in group.members.items()
         }
-        return {**metadata, SHARED: group.topology} if metadata else metadata
+        # A group without members keeps its topology.
+        return metadata if group.topology is None else {**metadata, SHARED: group.topology}
 
     def shared(self, beat: StreamsHeartbeat) -> Topology | None:
         return beat.topology

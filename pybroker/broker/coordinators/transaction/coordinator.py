@@ -23,7 +23,7 @@ from pybroker.broker.coordinators.transaction.interfaces import (
     ProducerIdSource,
     TransactionSettings,
 )
-from pybroker.broker.coordinators.transaction.shard import TransactionEntry, TransactionShard
+from pybroker.broker.coordinators.transaction.shard import TransactionEntry, TransactionShard, entry_bytes
 from pybroker.broker.coordinators.transaction.transaction import (
     VERSION_1,
     CoordinatedTransaction,
@@ -127,6 +127,21 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id is invalid.")
         return self.shards.of(transactional_id)
 
+    @property
+    def id_bytes(self) -> int:
+        """Approximate memory of all transactional ids of this broker."""
+        return sum(shard.id_bytes for shard in self.shards)
+
+    def _require_room(self, transactional_id: str) -> None:
+        """Raise KafkaError POLICY_VIOLATION if a new id exceeds the limit: any client can use any number of ids."""
+        most = self._settings.id_bytes_max
+        if self.id_bytes + entry_bytes(transactional_id) > most:
+            self.statistics.ids_refused += 1
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"All transactional ids would exceed transactional.id.max.bytes.total={most}.",
+            )
+
     def _known(self, transactional_id: str) -> tuple[TransactionShard, TransactionEntry]:
         shard = self._shard(transactional_id)
         entry = shard.entry(transactional_id)
@@ -157,7 +172,8 @@ class TransactionCoordinator:
         if entry is None:
             assert new_id is not None
             entry = TransactionEntry(transactional_id, CoordinatedTransaction(new_id, update_ms=self._clock.wall_ms()))
-            shard.entries[transactional_id] = entry
+            self._require_room(transactional_id)
+            shard.add(entry)
         current = self._base(entry)
         now_ms = self._clock.wall_ms()
         if current.state is TransactionState.ONGOING:

@@ -84,6 +84,11 @@ class TransactionSettings:
         return int(self._config["transaction.max.timeout.ms"])
 
     @property
+    def id_bytes_max(self) -> int:
+        """transactional.id.max.bytes.total"""
+        return int(self._config["transactional.id.max.bytes.total"])
+
+    @property
     def expiration_ms(self) -> int:
         """transactional.id.expiration.ms"""
         return int(self._config["transactional.id.expiration.ms"])

@@ -37,6 +37,15 @@ Stored = Callable[[ErrorCode], None]
 """Called once: with NONE when the change is durable and in effect, else with the client's error code."""
 
 
+ENTRY_BYTES = 500
+"""Approximate memory of a transactional id without its name."""
+
+
+def entry_bytes(transactional_id: str) -> int:
+    """Return the approximate memory of a transactional id: its name is in memory as text and as the key of records."""
+    return ENTRY_BYTES + 2 * len(transactional_id.encode())
+
+
 class TransactionEntry(msgspec.Struct, eq=False):
     """The state of one transactional id, with the change that is being written."""
 
@@ -88,6 +97,8 @@ class TransactionShard(Shard[LoadedTransactions]):
     ) -> None:
         super().__init__(shard_log)
         self.entries: dict[str, TransactionEntry] = {}
+        self.id_bytes = 0
+        """Approximate memory of the transactional ids."""
         self.is_over = False
         """Whether the shard has moved to another broker or the broker is stopping."""
         self._topics = topics
@@ -106,7 +117,8 @@ class TransactionShard(Shard[LoadedTransactions]):
         for transactional_id, stored in loaded.transactions.items():
             parts = [self._named(part, stored.update_ms) for part in stored.partitions]
             current = replace(stored, partitions=frozenset(part for part in parts if part is not None))
-            entry = self.entries[transactional_id] = TransactionEntry(transactional_id, current)
+            entry = TransactionEntry(transactional_id, current)
+            self.add(entry)
             if current.state in ENDING:
                 self.keep(self._soon(self._finish, entry))
             elif current.state is TransactionState.ONGOING and None in parts:
@@ -129,6 +141,7 @@ class TransactionShard(Shard[LoadedTransactions]):
             task.cancel()
         entries = list(self.entries.values())
         self.entries.clear()
+        self.id_bytes = 0
         for entry in entries:
             entry.wake()
 
@@ -141,6 +154,11 @@ class TransactionShard(Shard[LoadedTransactions]):
         return None if topic_id is None else part._replace(topic_id=topic_id)
 
     # --- transactions -------------------------------------------------------------------------------------------------
+
+    def add(self, entry: TransactionEntry) -> None:
+        """Add a transactional id."""
+        self.entries[entry.transactional_id] = entry
+        self.id_bytes += entry_bytes(entry.transactional_id)
 
     def entry(self, transactional_id: str) -> TransactionEntry | None:
         return self.entries.get(transactional_id)
@@ -183,4 +201,5 @@ class TransactionShard(Shard[LoadedTransactions]):
     def forget(self, entry: TransactionEntry, done: Stored) -> None:
         """Write a tombstone for an id that has not been used for a long time."""
         if self.entries.pop(entry.transactional_id, None) is not None:
+            self.id_bytes -= entry_bytes(entry.transactional_id)
             self.log.write([(entry.key, None)], lambda error, _: done(error))

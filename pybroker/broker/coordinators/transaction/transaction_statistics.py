@@ -21,5 +21,7 @@ class TransactionStatistics(msgspec.Struct):
     """Transactions aborted because of their timeout; `aborts` includes them."""
     expirations: int = 0
     """Transactional ids that were forgotten because they were unused."""
+    ids_refused: int = 0
+    """Transactional ids refused because all together would take too much memory."""
     refused: int = 0
     """Partitions that refused a record because they were not part of its transaction (KIP-890)."""
