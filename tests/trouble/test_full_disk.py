@@ -138,6 +138,43 @@ def test_a_full_disk_is_visible(room: Room, start_broker: StartBroker, tmp_path:
     assert broker.log_tail().count("log directory full") == 1, "one line, not one a request"
 
 
+@pytest.mark.skipif(not can_mount(), reason="needs a disk of its own")
+def test_a_full_disk_does_not_fill_the_log(
+    request: pytest.FixtureRequest, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """Checkpoints fail again and again: the first failure is in the log, then one line a minute, and the end."""
+    disk = request.getfixturevalue("make_disk")(48)
+    directory = disk.path / "data"
+    often = dict.fromkeys(
+        (
+            "replica.high.watermark.checkpoint.interval.ms",
+            "log.flush.offset.checkpoint.interval.ms",
+            "log.flush.start.offset.checkpoint.interval.ms",
+            "log.initial.task.delay.ms",
+        ),
+        "10",
+    )
+    broker = start_broker({"log.dirs": f"{tmp_path / 'first'},{directory}", **often})
+    create(broker, "t", 2)
+    full = 0 if (directory / "t-0").exists() else 1
+    disk.fill()
+    # Records that nearly fit use up the last blocks.
+    assert send(broker, "t", full, VALUES * 10).refused
+
+    def lines(text: str) -> list[str]:
+        return [line for line in broker.console.read_text().splitlines() if text in line]
+
+    until(lambda: bool(lines("checkpoint of high watermarks: no space left")))
+    began = time.monotonic()
+    time.sleep(3.0)
+    minutes = int((time.monotonic() - began) / 60) + 1
+    for what in ("high watermarks", "recovery points", "log starts"):
+        assert len(lines(f"checkpoint of {what}")) <= 1 + minutes, broker.log_tail()
+    disk.free()
+    until(lambda: bool(lines("INFO checkpoint of high watermarks works again failures=")))
+    assert not send(broker, "t", full, VALUES).refused
+
+
 @pytest.mark.checklist("C10")
 def test_the_only_disk_is_full(request: pytest.FixtureRequest, start_broker: StartBroker, tmp_path: Path) -> None:
     """The metadata store is on the same disk, and its reserve is used up. Either CreateTopics is refused, or the broker

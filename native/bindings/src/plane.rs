@@ -124,7 +124,7 @@ impl DataPlane {
             ));
         }
         let settings = self.settings.load_full();
-        let sink = self.log_sink();
+        let (sink, info) = (self.log_sink(), self.log_sink());
         let queue = Arc::clone(&self.queue);
         let config = ReplicasConfig {
             layout: settings.layout,
@@ -136,6 +136,7 @@ impl DataPlane {
             log_settings: settings.log,
             clock: Arc::new(SystemClock),
             report: Arc::new(move |text| sink(LogLevel::Error, text)),
+            inform: Arc::new(move |text| info(LogLevel::Info, text)),
             on_all_failed: Arc::new(move |text| queue.fail(text)),
         };
         let (replicas, found) = py

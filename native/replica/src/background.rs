@@ -12,6 +12,7 @@ use crate::Replicas;
 use shared::BackgroundState;
 
 mod cleaner;
+mod job_failures;
 mod maintenance;
 mod shared;
 

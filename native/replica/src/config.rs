@@ -29,8 +29,10 @@ pub struct ReplicasConfig {
     pub log_settings: BrokerLogSettings,
     /// Clock of the background threads.
     pub clock: Arc<dyn Clock>,
-    /// Receives lines for the broker's log.
+    /// Receives lines about failures for the broker's log.
     pub report: Report,
+    /// Receives lines about the end of failures.
+    pub inform: Report,
     /// Receives one line when the last log directory fails. The broker cannot serve anything and must halt.
     pub on_all_failed: Report,
 }

@@ -55,6 +55,7 @@ pub(super) fn config(dirs: &[PathBuf], reports: &Arc<Mutex<Vec<String>>>) -> Rep
         log_settings: BrokerLogSettings::default(),
         clock: Arc::new(StoppedClock),
         report: Arc::new(move |text| reports.lock().push(text.to_owned())),
+        inform: Arc::new(|_| ()),
         on_all_failed: Arc::new(|_| ()),
     }
 }

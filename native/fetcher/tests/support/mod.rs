@@ -110,6 +110,7 @@ impl TestBroker {
             log_settings: BrokerLogSettings::default(),
             clock: Arc::new(SystemClock),
             report: Arc::new(|line| eprintln!("{line}")),
+            inform: Arc::new(|_| ()),
             on_all_failed: Arc::new(|_| ()),
         };
         let (replicas, _) = Replicas::start(config).expect("log directories");

@@ -8,6 +8,8 @@ use pybroker_storage::StorageError;
 use super::shared::{BackgroundState, CleanerSettings};
 use crate::Partition;
 
+const COMPACTION: &str = "compaction";
+
 /// Memory of one entry in the key table of a compaction pass; see `Log::compact`.
 const KEY_BYTES: usize = 40;
 /// Minimum number of keys in a key table: a pass with fewer keys would read too much and remove too little.
@@ -52,7 +54,13 @@ fn clean_dirtiest(shared: &BackgroundState, settings: &CleanerSettings) -> Optio
     cleaning.busy.lock().remove(&partition.tip());
     match result {
         Ok(compacted) => {
-            cleaning.failing.lock().remove(&partition.tip());
+            let mut failing = cleaning.failing.lock();
+            failing.remove(&partition.tip());
+            let nothing_fails = failing.is_empty();
+            drop(failing);
+            if let (true, Some(dir)) = (nothing_fails, partition.dir()) {
+                shared.report_success((COMPACTION, dir));
+            }
             Some(compacted.bytes_before.saturating_add(compacted.bytes_after))
         }
         // The partition was stopped or deleted during the pass.
@@ -62,10 +70,13 @@ fn clean_dirtiest(shared: &BackgroundState, settings: &CleanerSettings) -> Optio
                 .failing
                 .lock()
                 .insert(partition.tip(), now_ms.saturating_add(RETRY_AFTER_MS));
-            shared.replicas.report_storage(
-                &format_args!("compaction of {}", log.directory().display()),
-                &error,
-            );
+            let what = format!("compaction of {}", log.directory().display());
+            match (&error, partition.dir()) {
+                (StorageError::Full { .. }, Some(dir)) => {
+                    shared.report_failure((COMPACTION, dir), &what, &error);
+                }
+                _ => shared.replicas.report_storage(&what, &error),
+            }
             // Return `Some`, because after `None` the thread pauses although other logs may be due.
             Some(0)
         }

@@ -1,5 +1,6 @@
 //! State that the background threads share: settings, pauses, the stop flag.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -7,7 +8,9 @@ use std::time::{Duration, Instant};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::{Condvar, Mutex};
 use pybroker_model::TopicIdPartition;
+use pybroker_storage::StorageError;
 
+use super::job_failures::{Job, JobFailures};
 use crate::Replicas;
 
 /// Interval of each job, in milliseconds, with the name of Kafka's setting.
@@ -84,6 +87,7 @@ pub(super) struct BackgroundState {
     /// Set when the broker stops. Threads check it between logs, so that a stop does not wait for a whole pass.
     stopping: AtomicBool,
     pub(super) cleaning: CleanerState,
+    failures: JobFailures,
 }
 
 struct State {
@@ -108,6 +112,7 @@ impl BackgroundState {
             changed: Condvar::new(),
             stopping: AtomicBool::new(false),
             cleaning: CleanerState::default(),
+            failures: JobFailures::default(),
         }
     }
 
@@ -158,5 +163,27 @@ impl BackgroundState {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
+    }
+
+    /// Report a failure of a job that runs again soon: at once, and then at most once a minute.
+    pub(super) fn report_failure(&self, job: Job, what: &dyn Display, error: &StorageError) {
+        match self.failures.failed(job, error, self.now()) {
+            Some(1) => self.replicas.report_storage(what, error),
+            Some(count) => self
+                .replicas
+                .report_storage(&format_args!("{what} failed {count} times"), error),
+            None => {}
+        }
+    }
+
+    /// Tell the operator that a job which failed works again.
+    pub(super) fn report_success(&self, job: Job) {
+        if let Some(count) = self.failures.succeeded(job) {
+            let (what, dir) = job;
+            let path = self.replicas.dirs.get(dir).path.display();
+            (self.replicas.config.inform)(&format!(
+                "{what} works again failures={count} log_dir={path}"
+            ));
+        }
     }
 }

@@ -363,6 +363,7 @@ impl Disk {
             },
             clock: Arc::new(SystemClock),
             report: Arc::new(|line| eprintln!("{line}")),
+            inform: Arc::new(|_| ()),
             on_all_failed: Arc::new(|_| ()),
         };
         let (replicas, found) = Replicas::start(config).expect("an empty directory");
