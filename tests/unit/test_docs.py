@@ -53,11 +53,32 @@ def test_anchors_exist(page: Path) -> None:
     assert lost == []
 
 
-def test_settings_of_the_operations_page_exist() -> None:
-    rows = re.findall(r"^\| (`[a-z].*?) \|", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
-    names = {name for row in rows for name in re.findall(r"`([a-z0-9]+(?:\.[a-z0-9]+)+)`", row)}
-    assert {"log.flush.mode", "queued.max.requests", "max.message.bytes"} <= names
+NO_SETTINGS = {"metadata.version"}
+"""The level of a feature."""
+
+
+@pytest.mark.parametrize(
+    ("page", "some"),
+    [
+        ("operations.md", {"log.flush.mode", "queued.max.requests", "max.message.bytes"}),
+        ("cluster.md", {"metadata.log.dir", "controller.quorum.fetch.timeout.ms", "zookeeper.connect"}),
+    ],
+)
+def test_settings_of_tables_exist(page: str, some: set[str]) -> None:
+    rows = re.findall(r"^\| (`[a-z].*?) \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`([a-z0-9]+(?:\.[a-z0-9]+)+)`", row)} - NO_SETTINGS
+    assert some <= names
     assert names - set(BROKER_SETTINGS) - set(TOPIC_SETTINGS) == set()
+
+
+QUORUM_SETTINGS = ("controller.quorum.", "metadata.log.", "metadata.max.", "broker.session.", "broker.heartbeat.")
+
+
+def test_the_page_on_clusters_has_every_setting_of_a_quorum() -> None:
+    table = (ROOT / "docs" / "cluster.md").read_text().rpartition("## Settings")[2]
+    wanted = {name for name in BROKER_SETTINGS if name.startswith(QUORUM_SETTINGS)}
+    assert len(wanted) > 10
+    assert {name for name in wanted if f"`{name}`" not in table} == set()
 
 
 def test_tests_named_on_the_clients_page_exist() -> None:
