@@ -17,7 +17,8 @@ from tests.security.kit import ROOT, VERSIONS, login, secure_broker
 STRANGER, HONEST = "stranger", "honest"
 ELEMENTS = 9_900
 BAR_S = 0.25
-"""For 99 of 100 requests of another client. Without pauses it is up to 0.7 s on idle cores, and 77 s for DeleteAcls."""
+"""Time limit for 99 of 100 requests of another client. Without pauses, a request waits up to 0.7 s on idle cores, and
+77 s for DeleteAcls."""
 LONGEST_S = 4 * BAR_S
 """For each request. One long pause is one slow request among many."""
 

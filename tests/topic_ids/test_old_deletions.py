@@ -1,6 +1,6 @@
-"""Deletions ordered of a controller from before topic ids, `/admin/delete_topics/[topic]`, and not finished there:
-the first start here finishes them, before clients are served (KIP-516, garbage collection in the old format).
-"""
+"""A controller from before topic ids was asked to delete topics (`/admin/delete_topics/[topic]`) and did not finish.
+The first start of this broker finishes the deletions, before it serves clients (KIP-516, garbage collection in the old
+format)."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ class MarkerWriter(Protocol):
     def write_then(
         self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], callback: CodesCallback
     ) -> None:
-        """Write markers to partitions of which that broker should be the leader. Call `callback` once with a code for
-        each.
+        """Write markers to partitions that the given broker should lead. Call `callback` once with a code for each
+        partition.
 
         NONE: the marker is committed. The call may come before this method returns.
         """
