@@ -1,5 +1,5 @@
-"""Decisions about dynamic configs of topics, brokers, groups and client metrics. Pure; the caller has validated the
-values."""
+"""Decisions about client quotas, and about dynamic configs of topics, brokers, groups and client metrics. Pure; the
+caller has validated the values."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pybroker.broker.cluster.events import AlterConfigs, ConfigChange
-from pybroker.broker.controller.decision import Decision, decides
+from pybroker.broker.cluster.events import AlterClientQuotas, AlterConfigs, ConfigChange
+from pybroker.broker.controller.decision import Decision, Steps, decides
 from pybroker.broker.controller.topic_id_visibility import decide_raise
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
 from pybroker.broker.metadata.metadata_store import Create, Operation, Set
+from pybroker.broker.metadata.quota_nodes import entity_of, is_credentials, parents_of, path_of, user_of_path
+from pybroker.broker.metadata.znodes import encode_config
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -106,3 +108,44 @@ def _merged(before: Mapping[str, str], change: ConfigChange) -> dict[str, str]:
 def _write(path: str, config: dict[str, str], version: int) -> Operation:
     data = znodes.encode_config(config)
     return Create(path, data) if version < 0 else Set(path, data, version)
+
+
+_NO_CONFIG = ConfigImage({}, -1)
+
+
+@decides(AlterClientQuotas)
+def decide_alter_client_quotas(image: ClusterImage, event: AlterClientQuotas) -> Decision:
+    """Change quotas; each entity succeeds or fails independently. An event may name an entity several times. A user's
+    quotas and credentials share a znode."""
+    wanted: dict[str, Mapping[str, str]] = {}
+    for change in event.changes:
+        path = path_of(change.entity)
+        before = wanted[path] if path in wanted else _known(image, path).config
+        merged: dict[str, str | None] = {**before, **change.values}
+        wanted[path] = {name: value for name, value in merged.items() if value is not None}
+    nodes: dict[str, ConfigImage] = {}
+    steps = Steps()
+    for path, config in wanted.items():
+        if config == _known(image, path).config:
+            continue
+        unit: list[Operation] = []
+        for parent in parents_of(path):
+            if nodes.get(parent, _known(image, parent)).version < 0:
+                unit.append(Create(parent, encode_config({}) if entity_of(parent) else b""))
+                nodes[parent] = ConfigImage({}, 0)
+        known = nodes.get(path, _known(image, path))
+        data = encode_config(dict(config))
+        unit.append(Create(path, data) if known.version < 0 else Set(path, data, known.version))
+        nodes[path] = ConfigImage(config, known.version + 1)
+        steps.add([unit])
+    delta = ImageDelta(
+        users={user_of_path(path): node for path, node in nodes.items() if is_credentials(path)},
+        quotas={path: node for path, node in nodes.items() if not is_credentials(path)},
+    )
+    return Decision(tuple(steps.operations), delta, [None] * len(event.changes), seams=tuple(steps.seams))
+
+
+def _known(image: ClusterImage, path: str) -> ConfigImage:
+    if is_credentials(path):
+        return image.users.get(user_of_path(path), _NO_CONFIG)
+    return image.quotas.get(path, _NO_CONFIG)

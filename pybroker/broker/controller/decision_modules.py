@@ -13,11 +13,9 @@ from pybroker.broker.controller import (
     log_end_decisions,
     migration_decisions,
     purge,
-    quota_decisions,
     reassignment_decisions,
     registration_decisions,
     security_decisions,
-    token_decisions,
     topic_decisions,
     topic_deletion,
     truncate,
@@ -27,10 +25,8 @@ from pybroker.broker.controller import (
 
 DECISION_MODULES = (
     broker_decisions,
-    quota_decisions,
     config_decisions,
     dead_transactions,
-    token_decisions,
     election_decisions,
     feature_decisions,
     ingest_decisions,

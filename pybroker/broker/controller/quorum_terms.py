@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -14,7 +16,6 @@ from pybroker.broker.cluster.quorum_events import BrokerHeartbeat, OfferVoter, Q
 from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.broker_sessions import BrokerSessions
 from pybroker.broker.controller.decision import require_broker_epoch
-from pybroker.broker.controller.idle_records import IdleRecords
 from pybroker.broker.controller.internal_events import FinalizeFeatures
 from pybroker.broker.controller.offset_relay import OffsetRelay
 from pybroker.broker.controller.outbox import MessageAnswered, Outbox
@@ -28,7 +29,7 @@ from pybroker.broker.controller.voter_changes import VoterChanges
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 from pybroker.broker.quorum.loader import MetadataLoader
-from pybroker.broker.quorum.quorum_log import MetadataLog
+from pybroker.broker.quorum.quorum_log import MetadataLog, NotLeaderError
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -170,3 +171,37 @@ class ImageBrokerNotes:
     async def forget(self, broker_id: int, is_unregistered: Callable[[], bool]) -> bool:
         """Return whether the broker is still unregistered."""
         return is_unregistered() and broker_id not in self._image().brokers
+
+
+class IdleRecords:
+    """Appends records without effect while the metadata does not change (`metadata.max.idle.interval.ms`), in one
+    epoch, on the loop's thread. The offsets that brokers then report prove that they still follow the metadata log.
+    """
+
+    def __init__(self, log: MetadataLog, epoch: int, end_offset: Callable[[], int], interval_s: float) -> None:
+        """`end_offset` returns the end of the committed records."""
+        self._log = log
+        self._epoch = epoch
+        self._end_offset = end_offset
+        self._interval_s = interval_s
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start to append records, unless the interval is 0."""
+        if self._interval_s > 0:
+            self._task = asyncio.create_task(self._run(), name="idle-records")
+
+    async def stop(self) -> None:
+        """Stop appending records."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        # The epoch has ended, and its controller stops.
+        with contextlib.suppress(NotLeaderError):
+            while True:
+                end = self._end_offset()
+                await asyncio.sleep(self._interval_s)
+                if self._end_offset() == end:
+                    await self._log.confirm(self._epoch)

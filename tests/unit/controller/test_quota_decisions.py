@@ -4,8 +4,8 @@ allowed."""
 from __future__ import annotations
 
 from pybroker.broker.cluster.events import AlterClientQuotas, AlterUsers, QuotaChange, UserChange
+from pybroker.broker.controller.config_decisions import decide_alter_client_quotas
 from pybroker.broker.controller.decision import rule_of
-from pybroker.broker.controller.quota_decisions import decide_alter_client_quotas
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.image_loader import Nodes, load_image
 from pybroker.broker.metadata.metadata_store import Create, Node, Operation, Set
