@@ -10,12 +10,11 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pybroker.broker.coordinators.group.commit_fence import CommitFence
 from pybroker.broker.coordinators.group.deadlines import BoundedCallback, Deadlines
 from pybroker.broker.coordinators.group.interfaces import OFFSETS_TOPIC, GroupCoordinatorSettings, RemovedTopicView
-from pybroker.broker.coordinators.group.reply import Reply
 from pybroker.broker.coordinators.group_base.group_registry import G, Group, GroupKind
 from pybroker.broker.coordinators.group_base.group_statistics import GroupStatistics
 from pybroker.broker.coordinators.group_base.removals import Removals
@@ -41,6 +40,31 @@ if TYPE_CHECKING:
     from pybroker.broker.coordinators.shards.cached_responses import CachedResponses
     from pybroker.broker.coordinators.share.share_group_states import States
     from pybroker.broker.requests.context import CommitGrant
+
+T = TypeVar("T")
+
+
+class Reply(Generic[T]):
+    """A callback for one value. `outcome` returns the value, or a future if it has not arrived."""
+
+    __slots__ = ("_future", "_value")
+
+    def __init__(self) -> None:
+        self._value: T | None = None
+        self._future: asyncio.Future[T] | None = None
+
+    def __call__(self, value: T) -> None:
+        if self._future is None:
+            self._value = value
+        elif not self._future.done():
+            self._future.set_result(value)
+
+    def outcome(self, loop: asyncio.AbstractEventLoop) -> T | asyncio.Future[T]:
+        if self._value is not None:
+            return self._value
+        self._future = loop.create_future()
+        return self._future
+
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ Pure functions in `membership`, `topology` and `reconciliation` make the decisio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pybroker.broker.clock import Clock
@@ -17,9 +17,9 @@ from pybroker.broker.coordinators.group_base.metadata_size import SHARED
 from pybroker.broker.coordinators.group_base.topics_hash import TopicView, hash_of
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.streams import membership, records
-from pybroker.broker.coordinators.streams.endpoints import partitions_by_endpoint
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.model import (
+    EndpointPartitions,
     MissingTopic,
     Status,
     StatusCode,
@@ -27,6 +27,7 @@ from pybroker.broker.coordinators.streams.model import (
     StreamsHeartbeatResult,
     StreamsMember,
     StreamsMemberState,
+    Task,
 )
 from pybroker.broker.coordinators.streams.settings import StreamsSettings
 from pybroker.broker.coordinators.streams.topology import (
@@ -262,3 +263,30 @@ def _missing(configured: ConfiguredTopology | None) -> tuple[MissingTopic, ...]:
 
 def _first(group_id: str) -> tuple[str, str]:
     return "streams first assignment", group_id
+
+
+def partitions_by_endpoint(group: StreamsGroup, count_of: Callable[[str], int]) -> tuple[EndpointPartitions, ...]:
+    """Return one entry for each member with an endpoint. `count_of`: returns the partition count of a topic."""
+    return tuple(
+        EndpointPartitions(
+            member.metadata.endpoint,
+            _sources(group, member.assigned.active, count_of),
+            _sources(group, member.assigned.standby | member.assigned.warmup, count_of),
+        )
+        for member in group.members.values()
+        if member.metadata.endpoint is not None
+    )
+
+
+def _sources(group: StreamsGroup, tasks: Iterable[Task], count_of: Callable[[str], int]) -> dict[str, tuple[int, ...]]:
+    """Return the partitions of the tasks' input topics, by topic."""
+    parts = {} if group.configured is None else group.configured.subtopologies
+    found: dict[str, list[int]] = {}
+    for part, index in sorted(tasks):
+        if part not in parts:
+            continue
+        inputs = (*parts[part].sources, *(topic.name for topic in parts[part].repartition_sources))
+        for name in inputs:
+            if index < count_of(name):
+                found.setdefault(name, []).append(index)
+    return {name: tuple(indexes) for name, indexes in found.items()}

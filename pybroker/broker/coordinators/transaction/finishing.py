@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
+
+import msgspec
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.shards.interfaces import Topics
@@ -22,9 +25,29 @@ from pybroker.broker.coordinators.transaction.transaction import (
     TransactionPartition,
     TransactionState,
 )
-from pybroker.broker.coordinators.transaction.transaction_statistics import TransactionStatistics
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
+
+
+class TransactionStatistics(msgspec.Struct):
+    """Updated by the coordinator on the event loop's thread. The first two are gauges, the others only grow."""
+
+    without_leader: Counter[str] = msgspec.field(default_factory=Counter)
+    """Transactional id → partitions whose markers wait because the partition has no leader."""
+    completing: int = 0
+    """Transactions whose markers are all written, but whose completion could not be stored yet."""
+    commits: int = 0
+    aborts: int = 0
+    """Aborted transactions that are complete."""
+    timeouts: int = 0
+    """Transactions aborted because of their timeout; `aborts` includes them."""
+    expirations: int = 0
+    """Transactional ids that were forgotten because they were unused."""
+    ids_refused: int = 0
+    """Transactional ids refused because all together would take too much memory."""
+    refused: int = 0
+    """Partitions that refused a record because they were not part of its transaction (KIP-890)."""
+
 
 log = logging.getLogger(__name__)
 

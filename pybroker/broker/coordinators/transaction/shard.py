@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from pybroker.broker.coordinators.shards.interfaces import Topics
 from pybroker.broker.coordinators.shards.log import TOO_LARGE, ShardLog
 from pybroker.broker.coordinators.shards.shard import Shard
-from pybroker.broker.coordinators.transaction.loading import LoadedTransactions
-from pybroker.broker.coordinators.transaction.records import encode_key, encode_value
+from pybroker.broker.coordinators.transaction.records import decode_key, decode_value, encode_key, encode_value
 from pybroker.broker.coordinators.transaction.transaction import (
     ENDING,
     OVER,
@@ -28,8 +27,35 @@ from pybroker.broker.coordinators.transaction.transaction import (
     TransactionPartition,
     TransactionState,
 )
-from pybroker.native import Uuid
+from pybroker.native import CodecError, StoredRecord, Uuid
 from pybroker.protocol.error_codes import ErrorCode
+
+
+class LoadedTransactions(msgspec.Struct):
+    """The last value of every transactional id in one partition of `__transaction_state`, replayed in a worker thread.
+    Implements the shards' `Replay`.
+    """
+
+    transactions: dict[str, CoordinatedTransaction] = {}
+    records: int = 0
+    damaged: int = 0
+    """Undecodable records, which are skipped."""
+
+    def take(self, record: StoredRecord) -> None:
+        """Apply one record; a tombstone removes its key."""
+        self.records += 1
+        try:
+            transactional_id = None if record.key is None else decode_key(record.key)
+            if transactional_id is None:
+                self.damaged += 1
+            elif record.value is None:
+                self.transactions.pop(transactional_id, None)
+            else:
+                self.transactions[transactional_id] = decode_value(record.value)
+        except CodecError as problem:
+            self.damaged += 1
+            log.warning("skipped an unreadable record of the transactions topic offset=%d: %s", record.offset, problem)
+
 
 log = logging.getLogger(__name__)
 
