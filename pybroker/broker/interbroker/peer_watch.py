@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -21,9 +22,47 @@ from typing import Protocol
 from pybroker.broker.cluster.cluster_view import ClusterView, ControllerLeadership
 from pybroker.broker.interbroker.connector import Connector
 from pybroker.broker.interbroker.interbroker_connection import UNREACHABLE, ask_once
-from pybroker.broker.interbroker.port_probe import REFUSED_S, refuses
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.protocol import interbroker as wire
+
+REFUSED_S = 0.3
+"""How long a port must refuse until its process counts as dead: longer than a restart or a moment without a
+listener."""
+TRY_EVERY_S = 0.05
+
+
+async def refuses(host: str, port: int) -> bool:
+    """Return whether every connection is refused for `REFUSED_S`; False as soon as one is not. The operating system
+    refuses connections for a dead process at once. A hanging process or an unreachable machine stays undetected.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + REFUSED_S
+    while await _refuses_now(host, port):
+        if loop.time() >= end:
+            return True
+        await asyncio.sleep(TRY_EVERY_S)
+    return False
+
+
+async def _refuses_now(host: str, port: int) -> bool:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    for family, kind, protocol, _, address in found:
+        with socket.socket(family, kind, protocol) as one:
+            one.setblocking(False)
+            try:
+                async with asyncio.timeout(REFUSED_S):
+                    await loop.sock_connect(one, address)
+            except ConnectionRefusedError:
+                continue
+            except (OSError, TimeoutError):
+                return False
+            return False
+    return bool(found)
+
 
 log = logging.getLogger(__name__)
 
