@@ -18,8 +18,8 @@ from pybroker.broker.security.authorizer import (
     PatternType,
     PermissionType,
     ResourceType,
+    SecurityChange,
 )
-from pybroker.broker.security.security_delta import SecurityChange
 from pybroker.config import BrokerConfig
 from pybroker.native import NativeBroker
 

@@ -13,7 +13,7 @@ from pybroker.broker.cluster.queue_metrics import QueueFigures
 from pybroker.broker.metadata.control_messages import UpdateMetadataPartitionState
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.metadata_cache import CachedTopic, MetadataCache
-from pybroker.broker.metadata.store_session import MetadataSession
+from pybroker.broker.metadata.metadata_store import MetadataSession
 from pybroker.broker.replicas.image_observers import PartitionChangeMetrics
 from pybroker.broker.replicas.role_reconciler import Mismatch
 from pybroker.native import Uuid

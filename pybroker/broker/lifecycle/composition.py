@@ -43,7 +43,7 @@ from pybroker.broker.lifecycle.broker_parts import (
 from pybroker.broker.lifecycle.coordinator_composition import topic_listeners
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.broker.metadata.metadata_cache import MetadataCache
-from pybroker.broker.metadata.store_session import MetadataSession, StoreSession
+from pybroker.broker.metadata.metadata_store import MetadataSession, StoreSession
 from pybroker.broker.replicas.broker_registration import BrokerRegistration
 from pybroker.broker.replicas.controller_fence import ControllerFence
 from pybroker.broker.replicas.controller_notifier import FailedReplicas
@@ -63,12 +63,11 @@ from pybroker.broker.replicas.staging import Staging
 from pybroker.broker.replicas.stray_evidence import LoggedTopics, TopicEvidence
 from pybroker.broker.replicas.stray_reports import StrayReports
 from pybroker.broker.replicas.strays import Strays
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import Authorizer, PendingAcls
 from pybroker.broker.security.broker_gate import BrokerGate
 from pybroker.broker.security.credentials import Credentials, secret_of
 from pybroker.broker.security.mutation_usage import NativeMutationUsage
 from pybroker.broker.security.oauth.oauth_listeners import OAuthListeners
-from pybroker.broker.security.pending_acls import PendingAcls
 from pybroker.broker.security.sasl_server import SaslServer
 from pybroker.broker.security.security_state import Security
 from pybroker.broker.services import Services

@@ -7,7 +7,7 @@ implementation in Python.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -18,14 +18,17 @@ from pybroker.broker.metadata.acl_nodes import (
     WILDCARD,
     AclBinding,
     AclFilter,
+    AclNode,
 )
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.token_nodes import DelegationToken
 from pybroker.broker.requests.context import RequestContext
-from pybroker.broker.security.security_delta import SecurityChange
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_security import super_users
 from pybroker.errors import KafkaError
-from pybroker.native import AclEntry
+from pybroker.native import AclEntry, NativeAuthorizer
 from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
+from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 __all__ = [
@@ -39,8 +42,41 @@ __all__ = [
     "ResourceType",
 ]
 
-
 log = logging.getLogger(__name__)
+
+
+class SecurityChange(msgspec.Struct, frozen=True):
+    """Changed ACLs, users and delegation tokens."""
+
+    acls_added: tuple[AclBinding, ...] = ()
+    acls_removed: tuple[AclBinding, ...] = ()
+    users: Mapping[str, Mapping[str, str]] = {}
+    """Changed users: name → whole stored configuration."""
+    tokens: Mapping[str, DelegationToken | None] = {}
+    """By id; None: the token was removed."""
+    full: bool = False
+    """True if the change replaces everything known before."""
+
+
+def security_change(before: ClusterImage, change: ImageDelta | ClusterImage) -> SecurityChange | None:
+    """Return the security delta of a change; None if it has none."""
+    users = {name: user.config for name, user in change.users.items()}
+    if isinstance(change, ClusterImage):
+        return SecurityChange(tuple(_bindings(change.acls.values())), users=users, tokens=change.tokens, full=True)
+    if not change.acls and not users and not change.tokens:
+        return None
+    old = dict.fromkeys(_bindings(before.acls[pattern] for pattern in change.acls if pattern in before.acls))
+    new = dict.fromkeys(_bindings(change.acls.values()))
+    return SecurityChange(
+        acls_added=tuple(binding for binding in new if binding not in old),
+        acls_removed=tuple(binding for binding in old if binding not in new),
+        users=users,
+        tokens=change.tokens,
+    )
+
+
+def _bindings(nodes: Iterable[AclNode]) -> list[AclBinding]:
+    return [binding for node in nodes for binding in node.bindings]
 
 
 class NativeRules(Protocol):
@@ -190,3 +226,25 @@ def require_configs(
         authorizer.require_group(context, operation, name)
     else:
         authorizer.require_cluster(context, operation)
+
+
+class PendingAcls:
+    """The ACLs that the controller has decided in one term; implements `controller.authorization.Rights`.
+
+    They are newer than the ACLs in force on the controller's own broker, which applies decisions like any other broker.
+    The same native code evaluates both.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._native = NativeAuthorizer()
+        self._authorizer = Authorizer(self._native, config)
+
+    def follow(self, before: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Apply a decision."""
+        found = security_change(before, change)
+        if found is not None:
+            self._authorizer.update(found)
+
+    def permits(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Return whether the decided ACLs permit the operation."""
+        return self._native.permits(caller.principal, caller.host, operation, resource_type, name)

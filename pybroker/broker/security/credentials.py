@@ -12,7 +12,7 @@ import secrets
 
 from pybroker.broker.clock import Clock
 from pybroker.broker.metadata.token_nodes import DelegationToken
-from pybroker.broker.security.security_delta import SecurityChange
+from pybroker.broker.security.authorizer import SecurityChange
 from pybroker.config import BrokerConfig
 from pybroker.protocol.scram import BY_NAME, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
 

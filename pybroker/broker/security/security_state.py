@@ -12,9 +12,8 @@ from pybroker.broker.metadata.metadata_store import MetadataStore, StoreError
 from pybroker.broker.metadata.quota_nodes import USER_CONFIGS
 from pybroker.broker.metadata.token_nodes import TOKENS
 from pybroker.broker.metadata.znodes import DamagedNodeError
-from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.authorizer import Authorizer, security_change
 from pybroker.broker.security.credentials import Credentials
-from pybroker.broker.security.security_delta import security_change
 from pybroker.errors import StartError
 
 SECURITY_PATHS = (*ACL_PATHS, USER_CONFIGS, TOKENS)

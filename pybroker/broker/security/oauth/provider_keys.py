@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import ssl
 import threading
 
 from pybroker.broker.security.oauth.jwks import JwksError, KeySet
-from pybroker.broker.security.oauth.key_fetch import read_keys
 from pybroker.config.broker_oauth import OAuthSettings
 from pybroker.config.setting_values import InvalidValue
+from pybroker.files import read_regular
+from pybroker.web_request import ANSWER_BYTES_MAX, WebError, ask
 
 log = logging.getLogger(__name__)
 
@@ -136,3 +138,38 @@ def _marks(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def read_keys(settings: OAuthSettings) -> KeySet:
+    """Read and parse the key set, from a file or by its URL; blocks. Raise JwksError if that fails; its text never
+    contains the data.
+    """
+    path = settings.file
+    return KeySet.parse(_fetched(settings) if path is None else _read(path))
+
+
+def _read(path: str) -> bytes:
+    try:
+        content = read_regular(path, ANSWER_BYTES_MAX)
+    except OSError as problem:
+        raise JwksError(f"cannot read the file: {problem.strerror}") from None
+    if len(content) > ANSWER_BYTES_MAX:
+        raise JwksError(f"it is longer than {ANSWER_BYTES_MAX} bytes")
+    return content
+
+
+def _fetched(settings: OAuthSettings) -> bytes:
+    try:
+        return ask(settings.url, {"Accept": "application/jwk-set+json, application/json"}, tls=_context(settings))
+    except WebError as problem:
+        raise JwksError(str(problem)) from None
+
+
+def _context(settings: OAuthSettings) -> ssl.SSLContext | None:
+    store = settings.truststore
+    if store is None:
+        return None
+    try:
+        return ssl.create_default_context(cadata=store.trusted().decode())
+    except (InvalidValue, ValueError, ssl.SSLError) as problem:
+        raise JwksError(str(problem)) from None
