@@ -12,9 +12,8 @@ Consumer.
 from __future__ import annotations
 
 from pybroker.client.blocking.blocking_admin import AdminClient
-from pybroker.client.blocking.blocking_consumer import Consumer
+from pybroker.client.blocking.blocking_consumer import Consumer, ShareConsumer
 from pybroker.client.blocking.blocking_producer import Delivery, Producer, TransactionalProducer
-from pybroker.client.blocking.blocking_share_consumer import ShareConsumer
 from pybroker.client.blocking.event_loop import loop, run
 
 __all__ = ["AdminClient", "Consumer", "Delivery", "Producer", "ShareConsumer", "TransactionalProducer", "loop", "run"]
