@@ -20,7 +20,7 @@ from pybroker.broker.coordinators.consumer.model import (
     ResolvedRegex,
 )
 from pybroker.broker.coordinators.group_base.epoch_kind import Records
-from pybroker.broker.coordinators.group_base.record_types import RecordTypes
+from pybroker.broker.coordinators.group_base.record_types import GroupReplay, RecordTypes
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned
@@ -168,51 +168,33 @@ def _held(held: Mapping[Partition, int]) -> list[m.ConsumerGroupCurrentMemberAss
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-class StoredConsumerGroup:
-    """Collects the latest records of one consumer group during a replay."""
+class StoredConsumerGroup(GroupReplay):
+    """The latest records of one consumer group."""
 
-    __slots__ = ("_current", "_group", "_members", "_regexes", "_target_epoch", "_targets")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._group: Any = None
-        self._target_epoch: Any = None
-        self._members: dict[str, Any] = {}
-        self._targets: dict[str, Any] = {}
-        self._current: dict[str, Any] = {}
-        self._regexes: dict[str, Any] = {}
-
-    def take(self, kind: int, name: str, value: bytes | None) -> None:
-        """Apply one record. Raise CodecError."""
-        decoded = None if value is None else TYPES.decode_value(kind, value)
-        if kind == GROUP:
-            self._group = decoded
-            return
-        if kind == TARGET_EPOCH:
-            self._target_epoch = decoded
-            return
-        kept = {MEMBER: self._members, TARGET: self._targets, CURRENT: self._current, REGEX: self._regexes}[kind]
-        if decoded is None:
-            kept.pop(name, None)
-        else:
-            kept[name] = decoded
+        super().__init__(TYPES, MEMBER, TARGET, CURRENT, REGEX)
 
     def group(self, group_id: str) -> ConsumerGroup | None:
         """Return the group; None if it was deleted."""
-        if self._group is None:
+        header = self._alone.get(GROUP)
+        if header is None:
             return None
         group = ConsumerGroup(group_id)
-        group.epoch, group.topics_hash = self._group.epoch, self._group.metadata_hash
-        if self._target_epoch is not None:
-            group.target_epoch = self._target_epoch.assignment_epoch
-            group.target_timestamp_ms = self._target_epoch.assignment_timestamp
-        for regex, stored in self._regexes.items():
+        group.epoch, group.topics_hash = header.epoch, header.metadata_hash
+        target_epoch = self._alone.get(TARGET_EPOCH)
+        if target_epoch is not None:
+            group.target_epoch = target_epoch.assignment_epoch
+            group.target_timestamp_ms = target_epoch.assignment_timestamp
+        for regex, stored in self._named[REGEX].items():
             group.regexes[regex] = ResolvedRegex(tuple(stored.topics), stored.version, stored.timestamp)
-        for member_id, stored in self._members.items():
-            if (target := self._targets.get(member_id)) is not None:
+        for member_id, stored in self._named[MEMBER].items():
+            if (target := self._named[TARGET].get(member_id)) is not None:
                 group.target[member_id] = frozenset(
                     (topic.topic_id, index) for topic in target.topic_partitions for index in topic.partitions
                 )
-            group.members[member_id] = _member(member_id, stored, self._current.get(member_id))
+            group.members[member_id] = _member(member_id, stored, self._named[CURRENT].get(member_id))
         for member in list(group.members.values()):
             group.put(member)
         group.note_subscribed()

@@ -130,10 +130,6 @@ class TransactionalOffsets:
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
-    def is_unstable(self, group: str, topic_id: Uuid, name: str, partition: int) -> bool:
-        """Return whether an open transaction may still change the offset."""
-        return bool(self._unstable) and (topic_id, OffsetKey(group, name, partition)) in self._unstable
-
     def unstable_of(self, group: str) -> list[tuple[Uuid, OffsetKey]]:
         """Return the group's offsets that open transactions may still change."""
         return [pair for pair in self._unstable if pair[1].group == group] if self._unstable else []

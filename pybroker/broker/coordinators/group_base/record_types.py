@@ -38,3 +38,25 @@ class RecordTypes:
     def decode_value(self, kind: int, value: bytes) -> Any:
         """Decode a value of this type. Raise CodecError."""
         return decode_versioned(f"{self._names[kind]}Value", value)
+
+
+class GroupReplay:
+    """Collects the latest records of one group during a replay."""
+
+    __slots__ = ("_alone", "_named", "_types")
+
+    def __init__(self, types: RecordTypes, *named: int) -> None:
+        """`named`: the types with one record for each member or regular expression. The others have one each."""
+        self._types = types
+        self._alone: dict[int, Any] = {}
+        self._named: dict[int, dict[str, Any]] = {kind: {} for kind in named}
+
+    def take(self, kind: int, name: str, value: bytes | None) -> None:
+        """Apply one record. Raise CodecError."""
+        decoded = None if value is None else self._types.decode_value(kind, value)
+        place: dict[Any, Any] = self._named.get(kind, self._alone)
+        key: object = name if kind in self._named else kind
+        if decoded is None:
+            place.pop(key, None)
+        else:
+            place[key] = decoded

@@ -13,7 +13,7 @@ import msgspec
 
 from pybroker.broker.coordinators.consumer.records import by_topic
 from pybroker.broker.coordinators.group_base.epoch_kind import Records
-from pybroker.broker.coordinators.group_base.record_types import RecordTypes
+from pybroker.broker.coordinators.group_base.record_types import GroupReplay, RecordTypes
 from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareGroupMember, TopicState
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
@@ -132,24 +132,13 @@ def _encoded_states(group: ShareGroup) -> bytes:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-class StoredShareGroup:
-    """Collects the latest records of one share group during a replay."""
+class StoredShareGroup(GroupReplay):
+    """The latest records of one share group."""
 
-    __slots__ = ("_alone", "_of_members")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._alone: dict[int, Any] = {}
-        self._of_members: dict[int, dict[str, Any]] = {MEMBER: {}, TARGET: {}, CURRENT: {}}
-
-    def take(self, kind: int, name: str, value: bytes | None) -> None:
-        """Apply one record. Raise CodecError."""
-        decoded = None if value is None else TYPES.decode_value(kind, value)
-        place: dict[Any, Any] = self._of_members.get(kind, self._alone)
-        key: object = name if kind in self._of_members else kind
-        if decoded is None:
-            place.pop(key, None)
-        else:
-            place[key] = decoded
+        super().__init__(TYPES, MEMBER, TARGET, CURRENT)
 
     def group(self, group_id: str) -> ShareGroup | None:
         """Return the group; None if it was deleted."""
@@ -166,7 +155,7 @@ class StoredShareGroup:
             group.initializing = _topic_states(states.initializing_topics)
             group.initialized = _topic_states(states.initialized_topics)
             group.deleting = {topic.topic_id: topic.topic_name for topic in states.deleting_topics}
-        for member_id, metadata in self._of_members[MEMBER].items():
+        for member_id, metadata in self._named[MEMBER].items():
             member = ShareGroupMember(
                 member_id,
                 metadata.client_id,
@@ -174,7 +163,7 @@ class StoredShareGroup:
                 metadata.rack_id,
                 tuple(metadata.subscribed_topic_names),
             )
-            current = self._of_members[CURRENT].get(member_id)
+            current = self._named[CURRENT].get(member_id)
             if current is not None:
                 member = msgspec.structs.replace(
                     member,
@@ -183,7 +172,7 @@ class StoredShareGroup:
                     assigned=_partitions(current.assigned_partitions),
                 )
             group.members[member_id] = member
-            if (assigned := self._of_members[TARGET].get(member_id)) is not None:
+            if (assigned := self._named[TARGET].get(member_id)) is not None:
                 group.target[member_id] = _partitions(assigned.topic_partitions)
         return group
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pybroker.broker.coordinators.group_base.epoch_kind import Records
-from pybroker.broker.coordinators.group_base.record_types import RecordTypes
+from pybroker.broker.coordinators.group_base.record_types import GroupReplay, RecordTypes
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.model import (
     HeldTasks,
@@ -206,24 +206,13 @@ def _current(member: StreamsMember) -> bytes:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-class StoredStreamsGroup:
-    """Collects the latest records of one streams group during a replay."""
+class StoredStreamsGroup(GroupReplay):
+    """The latest records of one streams group."""
 
-    __slots__ = ("_alone", "_of_members")
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._alone: dict[int, Any] = {}
-        self._of_members: dict[int, dict[str, Any]] = {MEMBER: {}, TARGET: {}, CURRENT: {}}
-
-    def take(self, kind: int, name: str, value: bytes | None) -> None:
-        """Apply one record. Raise CodecError."""
-        decoded = None if value is None else TYPES.decode_value(kind, value)
-        place: dict[Any, Any] = self._of_members.get(kind, self._alone)
-        key: object = name if kind in self._of_members else kind
-        if decoded is None:
-            place.pop(key, None)
-        else:
-            place[key] = decoded
+        super().__init__(TYPES, MEMBER, TARGET, CURRENT)
 
     def group(self, group_id: str) -> StreamsGroup | None:
         """Return the group; None if it was deleted."""
@@ -239,12 +228,12 @@ class StoredStreamsGroup:
             group.target_epoch, group.target_timestamp_ms = target.assignment_epoch, target.assignment_timestamp
         if (topology := self._alone.get(TOPOLOGY)) is not None:
             group.topology = read_topology(topology)
-        for member_id, metadata in self._of_members[MEMBER].items():
-            if (assigned := self._of_members[TARGET].get(member_id)) is not None:
+        for member_id, metadata in self._named[MEMBER].items():
+            if (assigned := self._named[TARGET].get(member_id)) is not None:
                 group.target[member_id] = Tasks(
                     _tasks(assigned.active_tasks), _tasks(assigned.standby_tasks), _tasks(assigned.warmup_tasks)
                 )
-            group.members[member_id] = _read_member(member_id, metadata, self._of_members[CURRENT].get(member_id))
+            group.members[member_id] = _read_member(member_id, metadata, self._named[CURRENT].get(member_id))
         for member in list(group.members.values()):
             group.put(member)
         return group
