@@ -17,8 +17,6 @@ import msgspec
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage
 from pybroker.native import Uuid
 
-NO_ERROR = 0
-
 
 class LeaderAndIsrType(IntEnum):
     """Whether a partition that is missing in the request is to be stopped (KIP-516). Receivers treat 0 and unknown

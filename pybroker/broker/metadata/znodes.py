@@ -68,7 +68,6 @@ RESTORED = "/cluster/restored"
 """The acceptance of a restored store; see `store_history`."""
 OUTCOMES = "/controller_outcomes"
 """In a cluster: the request deduplication log of the last ten minutes, by request id."""
-PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
 PERSISTENT_PATHS = (
     "/cluster",
