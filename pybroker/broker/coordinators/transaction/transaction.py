@@ -309,9 +309,12 @@ def _ended(now: CoordinatedTransaction, commit: bool) -> CoordinatedTransaction:
 
 
 def fence(now: CoordinatedTransaction, now_ms: int) -> CoordinatedTransaction:
-    """Abort an open transaction, and fence its producer by raising the epoch."""
+    """Abort an open transaction, and fence its producer by raising the epoch.
+
+    With an InitProducerId that names its epoch, the producer gets the new epoch and goes on, as in Kafka (KIP-360).
+    """
     epoch = min(now.producer_epoch + 1, EPOCH_LAST + 1)
-    return now.moved(TransactionState.PREPARE_ABORT, now_ms, producer_epoch=epoch, last_epoch=NO_EPOCH)
+    return now.moved(TransactionState.PREPARE_ABORT, now_ms, producer_epoch=epoch, last_epoch=now.producer_epoch)
 
 
 def complete(now: CoordinatedTransaction, now_ms: int) -> CoordinatedTransaction:
