@@ -21,6 +21,9 @@ FILES = {
     "one.csv": "id;a\n",
     "bad.parquet": "no parquet at all\n",
     "lines.text": "a\nb\n",
+    "short.csv": "a,b\n1,2\n\n3\n",
+    "long.csv": "1,2\n3,4,5\n",
+    "quoted.csv": 'a,b\n"1,2",3\n4,"5"\n',
 }
 
 
@@ -67,6 +70,8 @@ def load(broker: BrokerProcess, file: Path, *words: str, topic: str | None = Non
         ("names.csv", ("--option", "header=true", "--value", "raw"), "columns: id, price"),
         ("one.csv", ("--header", "--option", "sep=;", "--key", "b"), "columns: id, a"),
         ("lines.text", ("--key", "id"), "--key id: no such column; columns: value"),
+        ("short.csv", ("--header",), "short.csv, line 4: expected 2 cells, found 1: 3 (to load the other lines, use"),
+        ("long.csv", (), "long.csv, line 2: expected 2 cells, found 3: 3,4,5 (to load the other lines, use"),
         ("rows.csv", ("--partitions", "100000000"), "createTopic: topic"),
     ],
 )
@@ -100,6 +105,8 @@ def test_no_topic_is_made_before_the_load_begins(broker: BrokerProcess, folder: 
         ("names.csv", ("--header",), False),
         ("names.csv", ("--option", "header=false"), True),
         ("rows.csv", (), False),
+        ("quoted.csv", ("--header",), False),
+        ("short.csv", ("--header", "--option", "mode=PERMISSIVE"), False),
         ("good.parquet", (), False),
     ],
 )

@@ -20,6 +20,10 @@ MAGIC = {"parquet": b"PAR1", "orc": b"ORC"}
 FILES_MAX = 1_000
 """Files of a folder that are checked, at most."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
+LINES_BYTES_MAX = 64 << 20
+"""Bytes of all CSV files whose lines are checked, at most."""
+SHOWN = 200
+"""Characters of a malformed line in an error, at most."""
 PLAIN_CSV = frozenset({"header", "sep", "delimiter", "mode", "inferschema"})
 """The options of Spark's CSV reader with which the preview can read a file as Spark would."""
 _NAME = re.compile(r"[^\W\d][\w .-]*")
@@ -47,7 +51,9 @@ class Preview:
         if first is None or any("=" in each.name for each in _folders(found)):
             return None  # Folders such as day=1 add columns, which the preview does not know.
         if self._kind == "csv" and self._options.keys() <= PLAIN_CSV:
-            return self._check_csv(first, key, encoding)
+            hint = self._check_csv(first, key, encoding)
+            self._check_lines(first, files)
+            return hint
         if self._kind == "text":
             check_columns(["value"], key, encoding)
         elif self._kind == "parquet":
@@ -93,6 +99,34 @@ class Preview:
             f"{file.name}: the first line looks like column names but is loaded as a row; use --header to read it as "
             "names"
         )
+
+
+    def _check_lines(self, first: Path, files: Sequence[Path]) -> None:
+        """Raise click.ClickException for a line with another number of cells than the first one. Otherwise Spark finds
+        it when the topic exists already. Quotes and backslashes can join cells: such lines are left to Spark."""
+        separator = self._options.get("sep", self._options.get("delimiter", ","))
+        if len(separator) != 1 or self._options.get("mode", "FAILFAST").upper() != "FAILFAST":
+            return
+        expected, left = None, LINES_BYTES_MAX
+        for file in (first, *(each for each in files if each != first)):
+            if file.name.endswith(COMPRESSED):
+                continue
+            with file.open(encoding="utf-8-sig", errors="replace") as text:
+                for number, line in enumerate(text, 1):
+                    if not line.strip():
+                        continue
+                    left -= len(line)
+                    is_plain = not set('"\\\0') & set(line)
+                    if left < 0 or (expected is None and not is_plain):
+                        return
+                    cells = line.count(separator) + 1
+                    expected = expected or cells
+                    if is_plain and cells != expected:
+                        raise self._problem(
+                            f"{file.name}, line {number}: expected {expected} cells, found {cells}: "
+                            f"{line.strip()[:SHOWN]} (to load the other lines, use --option mode=PERMISSIVE or "
+                            "DROPMALFORMED)"
+                        )
 
 
 def check_columns(columns: Sequence[str], key: str | None, encoding: str, hint: str = "") -> None:
