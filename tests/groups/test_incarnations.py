@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import closing
+from functools import partial
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -103,6 +105,34 @@ def test_a_running_member_reads_each_new_topic_once(broker: BrokerProcess) -> No
         again = sum(count - 1 for value, count in read.items() if value.startswith(f"{life}:"))
         # The client may join again between two commits.
         assert again <= STEP, f"{again} records of topic {life} were read twice"
+
+
+@pytest.mark.slow
+@pytest.mark.checklist("A28", "U6")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_automatic_commits_skip_and_repeat_nothing(broker: BrokerProcess, protocol: str) -> None:
+    """Twenty re-creations under a member that commits on its own. A record may arrive twice if it was not committed
+    yet; the writer waits for the commit of each step, so that is at most one step."""
+    topic, group = create_topic(broker.bootstrap, 1), unique("group")
+    settings = {"enable.auto.commit": True, "auto.commit.interval.ms": 100, "group.protocol": protocol}
+    watcher = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+
+    def committed(offset: int) -> bool:
+        return watcher.committed([TopicPartition(topic, 0)], WAIT_S)[0].offset == offset
+
+    with closing(watcher), Member(broker.bootstrap, group, topic, settings) as member:
+        for life in range(20):
+            if life:
+                delete_topic(broker.bootstrap, topic)
+                create_topic(broker.bootstrap, 1, topic)
+            for step in range(1, 4):
+                fill(broker.bootstrap, topic, 1, STEP, f"{life}:{step}:")
+                until(partial(committed, step * STEP), "the step is committed")
+        read = Counter(member.values)
+    for life in range(20):
+        written = [f"{life}:{step}:0:{index}" for step in range(1, 4) for index in range(STEP)]
+        assert not [value for value in written if value not in read], "skipped"
+        assert sum(read[value] - 1 for value in written) <= STEP
 
 
 def _commit(member: Member) -> set[int]:
