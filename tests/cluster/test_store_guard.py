@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.replicas.store_guard import accepted_before
 from pybroker.native import Uuid
 from pybroker.testing.cluster import Store
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
@@ -123,6 +124,8 @@ def test_a_restored_store_is_refused_until_it_is_accepted(brokers: Everywhere, t
         until(lambda broker=broker, line=line: line in broker.console.read_text())
     assert "nothing to accept" in accept_again(cluster.brokers[2])
     until(lambda: brokers.isr("doomed", 1) == {1, 2})
+    # A metadata quorum to which the metadata is migrated reads the time of the acceptance there.
+    assert all(accepted_before(broker.data_dir) > 0 for broker in cluster.brokers.values())
 
 
 def accept_again(broker: ClusterBroker) -> str:

@@ -62,12 +62,19 @@ def write_seen(directory: Path, position: SeenPosition) -> None:
 class SeenMetadata:
     """Compares the log with the stored position, then stores new positions; used on the loop's thread."""
 
-    def __init__(self, directory: Path, loader: MetadataLoader, on_fatal: Callable[[FatalError], None]) -> None:
-        """`directory` is `metadata.log.dir`. Raises StartError."""
+    def __init__(
+        self,
+        directory: Path,
+        loader: MetadataLoader,
+        on_fatal: Callable[[FatalError], None],
+        accepted_ms: int = -1,
+    ) -> None:
+        """`directory` is `metadata.log.dir`. `accepted_ms`: when an operator accepted a restored store from which the
+        log was migrated. Raises StartError."""
         self._directory = directory
         self._on_fatal = on_fatal
         seen = read_seen(directory)
-        self.accepted_ms = -1 if seen is None else seen.accepted_ms
+        self.accepted_ms = accepted_ms if seen is None else max(accepted_ms, seen.accepted_ms)
         """When an operator restored the log or accepted a restored one, in ms; -1 if that never happened."""
         self._due = None if seen is None or seen.offset <= 0 else seen
         """The stored position, until the log has reached it."""

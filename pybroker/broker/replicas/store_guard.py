@@ -50,6 +50,22 @@ class _File(msgspec.Struct):
     decision: int
     accepted: list[str] = []
     """Ids of earlier acceptances. A backup may contain an earlier acceptance, which must not accept that backup."""
+    accepted_ms: int = -1
+    """When the latest acceptance was made. A metadata quorum that takes over the metadata reads it."""
+
+
+def accepted_before(directory: Path) -> int:
+    """Return when an operator accepted a restored ZooKeeper on which this broker ran, in ms; -1 if that never happened.
+    `directory` is the first log directory.
+    """
+    path = directory / FILE_NAME
+    try:
+        return msgspec.json.decode(read_bounded(path, FILE_BYTES_MAX), type=_File).accepted_ms
+    except FileNotFoundError:
+        return -1
+    except (OSError, msgspec.DecodeError) as problem:
+        log.warning("cannot read whether a restored store was accepted path=%s: %s", path, problem)
+        return -1
 
 
 async def acceptance(store: MetadataStore) -> Acceptance | None:
@@ -106,7 +122,7 @@ class StoreGuard:
                 log.warning("an operator accepted a metadata store that was set back: %s", reason)
             # The operator has accepted the store, so the recorded history no longer counts.
             accepted = [*(() if noted is None else noted.accepted), said.id]
-            self._write(_File(-1, "", -1, accepted))
+            self._write(_File(-1, "", -1, accepted, self.accepted_ms))
         elif reason is not None:
             raise StoreSetBackError(
                 f"the metadata store was restored from a backup, or is another one: {reason}. Nothing was "
@@ -155,7 +171,7 @@ class StoreGuard:
             return
         epoch, term = found
         accepted = [] if self._noted is None else self._noted.accepted
-        now = _File(epoch, term.word, counted, accepted)
+        now = _File(epoch, term.word, counted, accepted, self.accepted_ms)
         if now != self._noted:
             await asyncio.get_running_loop().run_in_executor(None, self._write, now)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.lifecycle.startup import quorum_opening
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.records.frames import encode_record
 from pybroker.broker.metadata.records.snapshots import image_to_records
@@ -21,6 +22,8 @@ from pybroker.broker.quorum.seen_metadata import (
     read_seen,
     write_seen,
 )
+from pybroker.broker.replicas import store_guard
+from pybroker.broker.replicas.store_guard import accepted_before
 from pybroker.errors import FatalError, StartError
 from pybroker.protocol import messages as m
 
@@ -114,6 +117,30 @@ async def test_acceptance_of_a_restored_log_is_remembered(tmp_path: Path) -> Non
     await broker.seen.close()
     assert not broker.problems
     assert read_seen(tmp_path) == SeenPosition(1, 5, 77)
+
+
+@pytest.mark.parametrize(
+    ("seen", "accepted_ms"), [(None, 99), (SeenPosition(1, 5), 99), (SeenPosition(1, 5, 100), 100)]
+)
+def test_acceptance_of_a_restored_zookeeper_counts_after_a_migration(
+    tmp_path: Path, seen: SeenPosition | None, accepted_ms: int
+) -> None:
+    if seen is not None:
+        write_seen(tmp_path, seen)
+    (tmp_path / "cluster-seen").write_text('{"epoch":1,"word":"w","decision":2,"accepted":["a"],"accepted_ms":99}')
+    loader = MetadataLoader(lambda problem: None)
+    found = SeenMetadata(tmp_path, loader, lambda problem: None, accepted_before(tmp_path))
+    assert found.accepted_ms == accepted_ms
+
+
+def test_the_start_of_a_quorum_looks_for_the_file_of_zookeepers_mode() -> None:
+    assert quorum_opening.SEEN_ON_ZOOKEEPER == store_guard.FILE_NAME
+
+
+def test_without_an_acceptance_on_zookeeper_nothing_is_carried_over(tmp_path: Path) -> None:
+    assert accepted_before(tmp_path) == -1
+    (tmp_path / "cluster-seen").write_text('{"epoch":1,"word":"w","decision":2}')
+    assert accepted_before(tmp_path) == -1
 
 
 def test_unreadable_file_refuses_the_start(tmp_path: Path) -> None:

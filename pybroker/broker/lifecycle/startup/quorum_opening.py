@@ -32,6 +32,8 @@ from pybroker.protocol import messages as m
 log = logging.getLogger(__name__)
 
 WARNING = "metadata.store=quorum is not for production yet"
+SEEN_ON_ZOOKEEPER = "cluster-seen"
+"""The file of `store_guard`, in the first log directory."""
 TIMEOUTS = (
     "controller.quorum.election.timeout.ms",
     "controller.quorum.fetch.timeout.ms",
@@ -212,7 +214,13 @@ async def open_quorum(
     )
 
     loader = MetadataLoader(on_fatal)
-    seen = SeenMetadata(directory.parent, loader, on_fatal)
+    accepted_ms = -1
+    if (first := Path(config.log_dirs[0])).joinpath(SEEN_ON_ZOOKEEPER).exists():
+        # Imported here, because it loads the modules of ZooKeeper's mode.
+        from pybroker.broker.replicas.store_guard import accepted_before
+
+        accepted_ms = accepted_before(first)
+    seen = SeenMetadata(directory.parent, loader, on_fatal, accepted_ms)
 
     def start() -> MetadataQuorum:
         if not MetadataQuorum.is_formatted(directory):
