@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -107,8 +107,12 @@ class DecisionCompleter:
         """
         event, reply, waits = submission.event, decided.reply, decided.waits
         if not await _wait_until(waits, submission.deadline):
-            if submission.asked is not None and any(future.cancelled() for future in waits):
-                raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is no longer the controller.")
+            if any(future.cancelled() for future in waits):
+                if submission.asked is not None:
+                    raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is no longer the controller.")
+                if isinstance(event, UndeleteTopic):
+                    stopping = "The broker is shutting down. The undelete continues on the next controller."
+                    return EventAnswer(KafkaError(ErrorCode.NOT_CONTROLLER, stopping), True)
             return EventAnswer(reply, False)
         if isinstance(event, UndeleteTopic) and waits:
             reply = waits[0].result()
@@ -147,13 +151,14 @@ class DecisionCompleter:
         ]
 
 
-async def _wait_until(waits: Iterable[asyncio.Future[Any]], deadline: float | None) -> bool:
+async def _wait_until(waits: Sequence[asyncio.Future[Any]], deadline: float | None) -> bool:
     pending = [future for future in waits if not future.done()]
     if pending:
         left = None if deadline is None else deadline - asyncio.get_running_loop().time()
         if left is not None and left <= 0:
             return False
-        _, late = await asyncio.wait(pending, timeout=left)
-        # The controller cancels the futures at the end of its term.
-        return not late and not any(future.cancelled() for future in pending)
-    return True
+        await asyncio.wait(pending, timeout=left)
+        if not all(future.done() for future in pending):
+            return False
+    # The controller cancels the futures when its term ends. A wait that begins after that end is cancelled already.
+    return not any(future.cancelled() for future in waits)

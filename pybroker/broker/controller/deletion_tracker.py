@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pybroker.broker.cluster.controller_client import ControllerClient
+from pybroker.broker.cluster.events import UndeletedTopic
 from pybroker.broker.controller.internal_events import AdvanceDeletions
 from pybroker.broker.controller.pending_undeletes import PendingUndeletes
 from pybroker.broker.controller.staged_data import StagedData
@@ -100,16 +101,8 @@ class Deletions:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for future in self._undeletes.values():
-            if not future.done():
-                future.set_result(
-                    KafkaError(
-                        ErrorCode.NOT_CONTROLLER,
-                        "The broker is shutting down. The undelete continues on the next controller.",
-                    )
-                )
-        for freed in self._freed.values():
-            freed.cancel()
+        for future in (*self._undeletes.values(), *self._freed.values()):
+            future.cancel()
 
     def observe(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Update the tracking after a durable decision."""
@@ -204,11 +197,31 @@ class Deletions:
         self._wake.set()
 
     def undelete_finished(self, topic_id: Uuid) -> asyncio.Future[Any]:
-        """Return a future for the reply to FinishUndelete, which completes when the running undelete has ended."""
+        """Return a future for the reply to FinishUndelete, which completes when the running undelete has ended. It is
+        cancelled when this controller's term ends.
+
+        A retried request may ask for an undelete that has ended in the meantime, also on an earlier controller.
+        """
         future = self._undeletes.get(topic_id)
-        if future is None:
-            future = self._undeletes[topic_id] = asyncio.get_running_loop().create_future()
+        if future is not None:
+            return future
+        future = asyncio.get_running_loop().create_future()
+        record = self._image.deletions.get(topic_id)
+        if record is not None and record.state == UNDELETING:
+            self._undeletes[topic_id] = future
+        else:
+            future.set_result(self._undeleted(topic_id))
         return future
+
+    def _undeleted(self, topic_id: Uuid) -> UndeletedTopic | KafkaError:
+        """Return the reply of an undelete that has ended."""
+        topic = self._image.topic_by_id(topic_id)
+        if topic is not None:
+            return UndeletedTopic(topic.name, topic_id)
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Topic {self._image.describe(topic_id)} was not undeleted, or was deleted again.",
+        )
 
     def name_freed(self, topic_id: Uuid) -> asyncio.Future[None] | None:
         """Return None if the name of a deleted topic is free, else a future that completes when the name becomes

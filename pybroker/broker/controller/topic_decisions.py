@@ -106,7 +106,8 @@ def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) 
         )
     if has_clash_key(name):
         key = clash_key(name)
-        other = image.clash_keys.get(key) or keys.get(key)
+        returning = (reserved for reserved in image.reserved if clash_key(reserved) == key)
+        other = image.clash_keys.get(key) or keys.get(key) or next(returning, None)
         if other is not None and other != name:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
