@@ -1,0 +1,1 @@
+"""The control plane in simulated time: see docs/testing-in-depth.md."""
