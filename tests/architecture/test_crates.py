@@ -26,7 +26,7 @@ USES = {
     "quorum": {"model"},
     "metadata_log": {"model", "protocol", "quorum"},
     "quorum_node": {"metadata_log", "model", "protocol", "quorum"},
-    "simulator": {"metadata_log", "model", "quorum"},
+    "simulator": {"metadata_log", "model", "quorum", "replica", "storage"},
     "bindings": set(CRATES) - {"bindings", "fuzz", "simulator"},
 }
 HAVE = {

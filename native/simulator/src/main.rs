@@ -4,7 +4,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pybroker_quorum::Fault;
-use pybroker_simulator::{Coverage, Failure, Plan, Trouble, run, shrink, silence_panics};
+use pybroker_simulator::{
+    Coverage, DATA_PATH_STEPS, DataCoverage, Failure, Plan, Trouble, run, run_data_path, shrink,
+    silence_panics,
+};
 
 const HELP: &str = "\
 Runs the quorum's state machines in a simulated world.
@@ -19,6 +22,7 @@ Runs the quorum's state machines in a simulated world.
   --planted          plant each fault in turn; each must be found within 60 s
   --fault NAME       plant one fault
   --kinds            print the kinds of faults
+  --data-path        simulate replicas of a partition instead: --seed N, or --for S and --from N
 ";
 
 struct Options {
@@ -26,6 +30,7 @@ struct Options {
     trace: bool,
     seconds: Option<u64>,
     planted: bool,
+    data_path: bool,
 }
 
 fn main() -> ExitCode {
@@ -39,6 +44,9 @@ fn main() -> ExitCode {
         }
     };
     silence_panics();
+    if options.data_path {
+        return run_data_paths(&options);
+    }
     if options.planted {
         return plant_all(&options.plan);
     }
@@ -54,6 +62,7 @@ fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
         trace: false,
         seconds: None,
         planted: false,
+        data_path: false,
     };
     let mut rest = arguments.iter();
     while let Some(name) = rest.next() {
@@ -68,6 +77,7 @@ fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
             "--for" => options.seconds = Some(number(value()?)?),
             "--trace" => options.trace = true,
             "--planted" => options.planted = true,
+            "--data-path" => options.data_path = true,
             "--without" => {
                 for word in value()?.split(',') {
                     let kind = Trouble::ALL.iter().find(|kind| kind.word() == word);
@@ -141,6 +151,28 @@ fn run_seeds(options: &Options, patience: Duration) -> ExitCode {
         hours / seconds * 600.0
     );
     ExitCode::SUCCESS
+}
+
+/// Run seeds of the data path for the time, or one seed.
+fn run_data_paths(options: &Options) -> ExitCode {
+    let started = Instant::now();
+    let patience = Duration::from_secs(options.seconds.unwrap_or(0));
+    let mut total = DataCoverage::default();
+    let mut seed = options.plan.seed;
+    loop {
+        match run_data_path(seed, DATA_PATH_STEPS, None) {
+            Ok(coverage) => total.add(&coverage),
+            Err(problem) => {
+                println!("{problem}\nreplay: --data-path --seed {seed}");
+                return ExitCode::FAILURE;
+            }
+        }
+        seed += 1;
+        if started.elapsed() >= patience {
+            println!("{} seeds: {total:?}", seed - options.plan.seed);
+            return ExitCode::SUCCESS;
+        }
+    }
 }
 
 /// Print a failure and the command that replays it.
