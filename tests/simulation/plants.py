@@ -12,6 +12,7 @@ import msgspec
 from pybroker.broker.cluster.controller_client import EventAnswer
 from pybroker.broker.controller import partition_states
 from pybroker.broker.controller.completion import DecisionCompleter
+from pybroker.broker.controller.controller import Controller
 from pybroker.broker.controller.deletion_tracker import Deletions
 from pybroker.broker.controller.local_controller_client import LocalControllerClient
 from pybroker.broker.controller.quorum_terms import QuorumTerms
@@ -69,6 +70,10 @@ def _put_back_forever() -> AbstractContextManager[Any]:
     return mock.patch.object(LocalControllerClient, "put_back", put_back)
 
 
+async def _answer_unconfirmed(_: Controller, submission: Any) -> None:
+    submission.answer(EventAnswer(None, True))
+
+
 PLANTS: Mapping[str, Plant] = {
     "refuse-queued-forgotten": _without(LocalControllerClient, "refuse_queued"),
     "put-back-after-the-end": _put_back_forever,
@@ -78,5 +83,6 @@ PLANTS: Mapping[str, Plant] = {
     "deletions-not-resumed": lambda: mock.patch.object(Deletions, "start", _start_without_records),
     "epoch-not-raised": _epoch_kept,
     "incomplete-when-the-controller-moves": _incomplete_at_once,
+    "report-not-confirmed": lambda: mock.patch.object(Controller, "_answer_report", _answer_unconfirmed),
     "applied-never-reported": _without(QuorumRegistration, "applied"),
 }

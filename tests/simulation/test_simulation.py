@@ -41,7 +41,7 @@ def test_a_seed_is_repeated_exactly() -> None:
     "plant", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(PLANTS)]
 )
 def test_a_planted_fault_is_found(plant: str) -> None:
-    code, said = simulate("--plant", plant, "--seeds", "1-150", "--first")
+    code, said = simulate("--plant", plant, "--seeds", "1-500", "--first")
     assert code == 1, said
     assert f"--trace --plant {plant}" in said
 

@@ -216,7 +216,7 @@ class Controller:
                     # Confirmations pass through the queue: the decision that caused the request has been observed by
                     # now.
                     self._confirmations.answered(event.broker_id, event.request, event.response)
-                    submission.answer(EventAnswer(None, True))
+                    self._spawn(self._answer_report(submission))
                     return
                 if isinstance(event, QuorumEvent) and granted.refusal is None:
                     self._spawn(self._of_quorum(submission, event))
@@ -338,6 +338,16 @@ class Controller:
         try:
             answer = await self._completer.answer(submission, decided)
             submission.answer(msgspec.structs.replace(answer, throttle_time_ms=submission.throttle_time_ms))
+        except KafkaError as error:
+            submission.fail(error)
+        except Exception as problem:
+            self._say_bug(submission, problem)
+
+    async def _answer_report(self, submission: Submission) -> None:
+        """Answer once this broker is known to be the controller still: the next controller needs the report, too."""
+        try:
+            await self._while_in_office(self._writer.confirm())
+            submission.answer(EventAnswer(None, True))
         except KafkaError as error:
             submission.fail(error)
         except Exception as problem:
