@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ import pytest
 from pybroker.broker.metadata import znodes
 from pybroker.broker.offline.quorum_directory import read_image
 from pybroker.client import NewTopic, blocking
+from pybroker.protocol.error_codes import ErrorCode
 from tests.quorum.test_migrate import deleted, dies, migrate, refusal
 from tests.support.cluster import BrokerCluster, ClusterBroker, until
 from tests.support.zookeeper import ZooKeeperServer, zookeeper_client
-from tests.upgrade.stored import FOR_EVER, facts, fill, records, undeleted
+from tests.topic_ids.lives import Lives
+from tests.upgrade.stored import DELETED, FOR_EVER, facts, fill, records, undeleted
 
 pytestmark = pytest.mark.only_on_zookeeper("ZooKeeper's own: a cluster leaves it")
 
@@ -33,6 +36,11 @@ def of_quorum(broker: ClusterBroker, join: int | None) -> None:
     broker.settings |= {"metadata.store": "quorum", "controller.quorum.fetch.timeout.ms": "10000"}
     if join is not None:
         broker.settings["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{join}"
+
+
+def is_unknown(port: int, name: str) -> bool:
+    """Whether the broker with this port shows no such topic."""
+    return bool(Lives(port).metadata(name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def last_epochs(server: ZooKeeperServer) -> tuple[int, dict[tuple[str, int], int]]:
@@ -58,6 +66,9 @@ def test_cluster_moves_from_zookeeper_to_a_quorum(tmp_path: Path) -> None:
         cluster.start()
         fill(first, 3)
         topic_id, held = deleted(first)
+        # The other brokers learn of the deletion a moment later.
+        for broker in cluster.brokers.values():
+            until(partial(is_unknown, broker.port, DELETED))
         before = facts(first)
         old = dict(first.settings)
         told = migrate(old, first.data_dir, *FROM, code=1)

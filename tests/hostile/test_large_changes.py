@@ -179,5 +179,6 @@ def test_others_are_answered_while_many_elements_change(
         asking.join()
     assert len(answered) == 1
     measured.sort()
-    assert measured[len(measured) * 99 // 100] <= BAR_S, measured[-5:]
+    # Of fewer than a hundred requests, one may take longer.
+    assert measured[min(len(measured) * 99 // 100, max(0, len(measured) - 2))] <= BAR_S, measured[-5:]
     assert measured[-1] <= LONGEST_S

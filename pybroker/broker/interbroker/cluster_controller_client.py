@@ -306,7 +306,10 @@ class ClusterControllerClient:
         if controller is not None:
             broker = self._view.image.brokers.get(controller) or self._address_of(controller)
         if broker is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "There is no controller now. Try again later.")
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER,
+                "There is no controller now. `pybroker cluster health` shows whether a majority is missing.",
+            )
         return broker
 
     def close(self) -> None:

@@ -420,7 +420,9 @@ class Network:
             if not scope.expired():
                 raise
             allowed = f"{limit:.3g} s" if timeout_s is not None else f"default.api.timeout.ms={limit * 1000:.0f}"
-            raise self.overdue(f"{f'{about}: ' if about else ''}no response within {allowed}", failure) from late
+            source = " from the controller" if where == "controller" else ""
+            text = f"no response{source} within {allowed}"
+            raise self.overdue(f"{about}: {text}" if about else text, failure) from late
 
     def _helps(self, error: Exception) -> bool:
         """Return whether another attempt may succeed."""
