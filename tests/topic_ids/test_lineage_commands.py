@@ -52,7 +52,7 @@ def test_the_commands(start_broker: StartBroker) -> None:
     assert json.loads(run("history", "told", "--json"))[0]["partitions"][0]["log_start_offset"] == 2
     assert "There is no deleted topic nonsense" in run("undelete", "nonsense", code=1)
     assert "There is no topic" in run("history", "nothing", code=1)
-    # Ids in every form that is read elsewhere, and the ends of waiting.
+    # The commands read an id as hex and as a UUID, as other tools print it. A wait ends at its timeout.
     for text in (first.hex, str(uuid.UUID(first.hex))):
         assert json.loads(run("history", text, "--json"))[0]["topic_id"] == str(first)
     assert "after 0 s" in run("deletions", "--wait", str(first), "--timeout", "0", code=1)

@@ -1,4 +1,4 @@
-"""The benches load a broker until its figures are stable, and write README's rows by their names."""
+"""The benches measure until the figures are stable, and replace the rows of README's table that have the same name."""
 
 from __future__ import annotations
 

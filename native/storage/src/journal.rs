@@ -254,7 +254,7 @@ impl Journal {
         self.position + bytes + BLOCK_BYTES as u64 <= self.file_bytes
     }
 
-    /// Void the entries of these logs so far, durably on return.
+    /// Void all entries that the journal has of these logs now. The change is on disk when this returns.
     ///
     /// # Errors
     /// As [`Journal::commit`].

@@ -236,8 +236,8 @@ impl ProducerState {
             if from_client && let Some(limit) = self.limit_reached() {
                 return Err(AppendError::TooManyProducers { limit });
             }
-            // If the deleted topic of the same name knew this producer, its first batch here must continue that topic's
-            // sequence or begin with 0.
+            // If the deleted topic of the same name knew this producer, the producer's first batch in this log must
+            // continue that topic's sequence or begin with 0.
             let is_checked =
                 matches!(origin, AppendOrigin::Added(_)) || self.inherited.knows(producer_id);
             return if from_client

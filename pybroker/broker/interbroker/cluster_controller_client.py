@@ -180,8 +180,8 @@ class ClusterControllerClient:
             await self._pause(deadline)
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """Wait for all earlier decisions; see `ControllerClient`. The controller's own broker submits too: the store
-        has to confirm that no other broker has replaced it.
+        """Wait for all earlier decisions; see `ControllerClient`. The controller's own broker submits CatchUp as well:
+        the metadata store must confirm that no other broker has become controller.
         """
         # The answer waits until the view has the controller's last change.
         if not (await self.submit(CatchUp(), timeout_ms)).is_complete:

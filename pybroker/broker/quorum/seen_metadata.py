@@ -112,8 +112,8 @@ class SeenMetadata:
             self._noting = asyncio.get_running_loop().create_task(self._note(), name="quorum-seen")
 
     def _shown(self, due: SeenPosition, now: SeenPosition, *, replaced: bool) -> bool:
-        """Return whether the log contains the stored position; False while the log is shorter. `replaced`: the position
-        `now` comes from a snapshot, whose records may have older epochs."""
+        """Return whether the log contains the stored position `due`; False while the log is shorter. `replaced`: `now`
+        is the end of a snapshot, which tells nothing about the epoch of a record before its end."""
         if now.offset < due.offset and now.epoch <= due.epoch:
             return False
         matches = now.epoch >= due.epoch if replaced else now.epoch == due.epoch

@@ -94,7 +94,7 @@ async def _work(
 
 
 async def _shown(admin: AdminClient, which: str | None) -> list[TopicDeletion]:
-    """Return all deletions that still have data, or all of one topic."""
+    """Return the deletions of one topic; without a topic, all deletions whose data is still on a disk."""
     from pybroker.client import TopicCollection
 
     if which is None:

@@ -1,4 +1,5 @@
-"""Settings from request to store, native code and back, with a fake native core and across restarts."""
+"""A changed setting reaches the metadata store and the native core, and is there after a restart. The native core is
+a fake."""
 
 from __future__ import annotations
 

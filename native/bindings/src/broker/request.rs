@@ -109,7 +109,7 @@ impl Request {
     }
 }
 
-/// Maximum size of a body that is decoded while the queue is drained, which takes at most a millisecond.
+/// Maximum size of a body that is decoded while the queue is drained. Decoding such a body takes at most a millisecond.
 const DECODED_AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 
 /// Size below which a body cannot have many elements, so they need not be counted.

@@ -265,7 +265,8 @@ mod tests {
         }
     }
 
-    /// The accepted socket must have the algorithm already: setting it afterwards does not end pacing that has begun.
+    /// An accepted socket must inherit the congestion control algorithm from the listener: once a socket paces its
+    /// packets, another algorithm does not stop the pacing.
     #[cfg(target_os = "linux")]
     #[test]
     fn what_is_accepted_on_loopback_does_not_pace() {

@@ -79,7 +79,7 @@ impl ProducerState {
         ProducerLegacy { by_id }
     }
 
-    /// Take over the state of the previous incarnation.
+    /// Take over what the deleted topic of the same name knew about its producers.
     pub(crate) fn inherit(&mut self, legacy: ProducerLegacy) {
         self.inherited = legacy;
     }

@@ -54,7 +54,7 @@ class Group:
 
     @property
     def expects_members(self) -> bool:
-        """Whether clients were asked to join that are not members yet; such a group does not expire."""
+        """Whether the group waits for clients that it has asked to join. Such a group does not expire."""
         return False
 
     def require_empty(self) -> None:

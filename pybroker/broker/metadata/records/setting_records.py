@@ -1,8 +1,8 @@
 """Settings, users, quotas and feature levels as ConfigRecord, UserScramCredentialRecord, ClientQuotaRecord and
 FeatureLevelRecord, and the records that remove them.
 
-The image contains texts, like the znodes in ZooKeeper. If Kafka's record cannot reproduce a text exactly, an entry of
-NoOpRecord contains it.
+The image has each of these as the JSON text that ZooKeeper's znode has. If Kafka's record cannot reproduce that text
+exactly, the text itself is stored in a field of a NoOpRecord.
 """
 
 from __future__ import annotations
