@@ -1,7 +1,7 @@
 """Settings, users, quotas and feature levels as ConfigRecord, UserScramCredentialRecord, ClientQuotaRecord and
 FeatureLevelRecord, and the records that remove them.
 
-The image has each of these as the JSON text that ZooKeeper's znode has. If Kafka's record cannot reproduce that text
+The image has each value as the text that the znode in ZooKeeper has. If Kafka's record cannot reproduce that text
 exactly, the text itself is stored in a field of a NoOpRecord.
 """
 
