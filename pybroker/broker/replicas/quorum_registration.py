@@ -60,6 +60,8 @@ class QuorumRegistration:
         self._cordoned = cordoned
         self._epoch = -1
         """The broker epoch in the metadata that this broker has applied; -1 if that metadata has none."""
+        self._assigned = -1
+        """The broker epoch in the controller's last answer; this broker may not have applied it yet."""
         self._applied = 0
         self._wake = asyncio.Event()
         self._event: RegisterBroker | None = None
@@ -135,6 +137,7 @@ class QuorumRegistration:
                 await asyncio.sleep(RETRY_S)
                 continue
             say_lost_directories(registered.lost_directories)
+            self._assigned = registered.epoch
             return registered.epoch
 
     async def judged(self) -> None:
@@ -153,21 +156,25 @@ class QuorumRegistration:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            if self._epoch >= 0:
-                if not self._reports.is_known(self._reports.current, self._heartbeat_s):
-                    await self._beat()
-            elif self._lost and self._staying:
-                await self._register_again()
+            if self._epoch < 0 and self._lost:
+                if self._staying:
+                    await self._register_again()
+            elif self._epoch < 0 or not self._reports.is_known(self._reports.current, self._heartbeat_s):
+                await self._beat()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._heartbeat_s):
                     await self._wake.wait()
 
     async def _beat(self) -> None:
+        epoch = self._epoch if self._epoch >= 0 else self._assigned
         try:
-            await self._controller.submit(BrokerHeartbeat(self._broker_id, self._epoch, self._applied), HEARTBEAT_MS)
+            await self._controller.submit(BrokerHeartbeat(self._broker_id, epoch, self._applied), HEARTBEAT_MS)
         except KafkaError as error:
-            # Ignore the error: if the registration has ended, the metadata log shows it.
             log.debug("heartbeat failed: %s", error)
+            # A registration that has ended before this broker applied it does not show in the applied metadata. Other
+            # ends do.
+            if error.code == ErrorCode.STALE_BROKER_EPOCH and self._epoch < 0 and epoch == self._assigned:
+                self._lost = True
 
     async def _register_again(self) -> None:
         assert self._event is not None

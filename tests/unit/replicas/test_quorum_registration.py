@@ -6,10 +6,12 @@ import asyncio
 from typing import Any
 
 from pybroker.broker.cluster.controller_client import EventAnswer
-from pybroker.broker.cluster.quorum_events import BrokerHeartbeat, RegisteredBroker
+from pybroker.broker.cluster.quorum_events import BrokerHeartbeat, RegisterBroker, RegisteredBroker
 from pybroker.broker.quorum.fetch_reports import FetchReports
 from pybroker.broker.replicas.quorum_registration import QuorumRegistration
+from pybroker.errors import KafkaError
 from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
 
 
 class FakeController:
@@ -71,3 +73,46 @@ async def scene() -> list[list[tuple[int, int]]]:
 
 def test_a_heartbeat_is_sent_only_for_what_no_fetch_has_said() -> None:
     assert asyncio.run(scene()) == [[(7, 0)], [(7, 5)], [], [(7, 6)], [(7, 6)]]
+
+
+class ExpiringController(FakeController):
+    """The session of the first registration expires before the broker has applied the registration."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epochs: list[int] = []
+        self.heard = asyncio.Event()
+
+    async def submit(self, event: Any, timeout_ms: int) -> EventAnswer[Any]:
+        if isinstance(event, RegisterBroker):
+            self.epochs.append(7 + len(self.epochs))
+            return EventAnswer(RegisteredBroker(self.epochs[-1], ()), True)
+        if event.broker_epoch == 7:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "This broker epoch is not registered.")
+        self.heard.set()
+        return await super().submit(event, timeout_ms)
+
+
+async def expiring() -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the epochs of the registrations, and the accepted heartbeats."""
+    controller = ExpiringController()
+    registration: Any = QuorumRegistration(
+        controller,  # type: ignore[arg-type]  # what it needs of it
+        1,
+        "commit",
+        lambda error: None,
+        incarnation=Uuid(1, 2),
+        reports=FetchReports(),
+        heartbeat_s=0.001,
+    )
+    await registration.register((), None, (), topic_ids=True)
+    registration.stay((), None, "", lambda epoch: None)
+    async with asyncio.timeout(60):
+        await controller.heard.wait()
+        await turn()
+    await registration.stop()
+    return controller.epochs, controller.beats[:1]
+
+
+def test_a_registration_that_ends_before_it_is_applied_is_repeated() -> None:
+    assert asyncio.run(expiring()) == ([7, 8], [(8, 0)])
