@@ -549,6 +549,9 @@ class Broker:
         for disconnect in (controller, services.transactions.disconnect, services.shares.disconnect):
             if disconnect is not None:
                 disconnect()
+        if parts.quorum is not None:
+            # Changes that arrive during the stop need the native core, which shuts down next.
+            await parts.quorum.publisher.stop()
 
     async def _close_quorum(self, quorum: OpenQuorum, parts: BrokerParts | None, *, clean: bool) -> None:
         self._quorum = None
