@@ -70,10 +70,6 @@ def _put_back_forever() -> AbstractContextManager[Any]:
     return mock.patch.object(LocalControllerClient, "put_back", put_back)
 
 
-async def _answer_unconfirmed(_: Controller, submission: Any) -> None:
-    submission.answer(EventAnswer(None, True))
-
-
 PLANTS: Mapping[str, Plant] = {
     "refuse-queued-forgotten": _without(LocalControllerClient, "refuse_queued"),
     "put-back-after-the-end": _put_back_forever,
@@ -83,6 +79,6 @@ PLANTS: Mapping[str, Plant] = {
     "deletions-not-resumed": lambda: mock.patch.object(Deletions, "start", _start_without_records),
     "epoch-not-raised": _epoch_kept,
     "incomplete-when-the-controller-moves": _incomplete_at_once,
-    "report-not-confirmed": lambda: mock.patch.object(Controller, "_answer_report", _answer_unconfirmed),
+    "report-not-confirmed": _without_async(Controller, "_confirm_report"),
     "applied-never-reported": _without(QuorumRegistration, "applied"),
 }

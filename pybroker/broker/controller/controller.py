@@ -30,7 +30,7 @@ from pybroker.broker.controller.decision import Decision, FencedTopics, rule_of
 from pybroker.broker.controller.decision_modules import DECISION_MODULES
 from pybroker.broker.controller.decision_writer import DecisionWriter, ResignedError
 from pybroker.broker.controller.deletion_tracker import Deletions
-from pybroker.broker.controller.event_size import has_many_elements
+from pybroker.broker.controller.event_size import has_many_elements, run_apart
 from pybroker.broker.controller.internal_events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
 from pybroker.broker.controller.leader_balance import LeaderBalance
 from pybroker.broker.controller.leader_election import allows_more, unclean_elections_of
@@ -216,10 +216,11 @@ class Controller:
                     # Confirmations pass through the queue: the decision that caused the request has been observed by
                     # now.
                     self._confirmations.answered(event.broker_id, event.request, event.response)
-                    self._spawn(self._answer_report(submission))
+                    self._spawn(self._reply(submission, self._confirm_report()))
                     return
                 if isinstance(event, QuorumEvent) and granted.refusal is None:
-                    self._spawn(self._of_quorum(submission, event))
+                    # The image stays as it is, so other events proceed.
+                    self._spawn(self._reply(submission, self._terms.handle_quorum_event(event)))
                     return
                 topics = self._topics_to_fence(submission, granted)
                 if topics:
@@ -320,13 +321,10 @@ class Controller:
         return after, self._outbox.messages_for(before, after, delta)
 
     async def _run_apart(self, work: Callable[[], R], *, many: bool) -> R:
-        """Run pure work. In a large cluster, or for an event with many elements, use a thread: it must not block the
-        event loop, which serves clients."""
-        topics = self._image.topics
-        is_small = len(topics) < APART_MIN and sum(len(topic.partitions) for topic in topics.values()) < APART_MIN
-        if is_small and not many:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(None, work)
+        """Run pure work; in a large cluster, or for an event with many elements, in a thread."""
+        topics = self._image.topics.values()
+        large = many or len(topics) >= APART_MIN or sum(len(topic.partitions) for topic in topics) >= APART_MIN
+        return await run_apart(work, large=large)
 
     def _with_unclean_elections(self, image: ClusterImage) -> ClusterImage:
         allowed = unclean_elections_of(image.broker_configs, self._broker_id, self._unclean)
@@ -343,20 +341,14 @@ class Controller:
         except Exception as problem:
             self._say_bug(submission, problem)
 
-    async def _answer_report(self, submission: Submission) -> None:
-        """Answer once this broker is known to be the controller still: the next controller needs the report, too."""
-        try:
-            await self._while_in_office(self._writer.confirm())
-            submission.answer(EventAnswer(None, True))
-        except KafkaError as error:
-            submission.fail(error)
-        except Exception as problem:
-            self._say_bug(submission, problem)
+    async def _confirm_report(self) -> None:
+        """Return once a majority confirms that this broker is still the controller: the next one needs the report."""
+        await self._while_in_office(self._writer.confirm())
 
-    async def _of_quorum(self, submission: Submission, event: QuorumEvent) -> None:
-        """Handle an event about the metadata log. It does not change the image, so other events proceed."""
+    async def _reply(self, submission: Submission, work: Awaitable[Any]) -> None:
+        """Answer a submission with the result of work that makes no decision."""
         try:
-            submission.answer(EventAnswer(await self._terms.handle_quorum_event(event), True))
+            submission.answer(EventAnswer(await work, True))
         except KafkaError as error:
             submission.fail(error)
         except Exception as problem:

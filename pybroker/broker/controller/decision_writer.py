@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from pybroker.broker.controller.activation import ControllerTerm
 from pybroker.broker.controller.decision import Decision
+from pybroker.broker.controller.event_size import run_apart
 from pybroker.broker.controller.request_deduplication import OutcomeChange
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.image import ClusterImage
@@ -121,10 +123,8 @@ class Writer:
         the store (nothing is changed), KAFKA_STORAGE_ERROR if the store has failed, REQUEST_TIMED_OUT if nothing could
         be sent by `begin_by` (nothing is changed); FatalError if another program writes to the store.
         """
-        if len(operations) <= PART_OPERATIONS_MAX:
-            parts = _in_multis(operations, seams, separable)
-        else:
-            parts = await asyncio.to_thread(_in_multis, operations, seams, separable)
+        split = partial(_in_multis, operations, seams, separable)
+        parts = await run_apart(split, large=len(operations) > PART_OPERATIONS_MAX)
         # Write the outcome last: without it, after a crash in the middle, the next controller decides the missing part
         # again.
         parts[-1] = (*parts[-1], *outcome)

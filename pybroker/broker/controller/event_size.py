@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from pybroker.broker.cluster.events import NewTopic
+
+R = TypeVar("R")
 
 MANY = 1_000
 """Elements that the event loop handles without a pause: deciding about one takes 5 to 50 µs."""
@@ -16,6 +19,11 @@ MANY = 1_000
 def has_many_elements(event: Any) -> bool:
     """Return whether an event has at least `MANY` elements, nested ones and partitions of new topics included."""
     return _count(event, MANY) >= MANY
+
+
+async def run_apart(work: Callable[[], R], *, large: bool) -> R:
+    """Run pure work, in a thread if it is large: it must not block the event loop, which serves clients."""
+    return await asyncio.to_thread(work) if large else work()
 
 
 def _count(value: Any, most: int) -> int:

@@ -4,11 +4,13 @@ has them."""
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 
 from pybroker.broker.controller.decision import Decision
 from pybroker.broker.controller.decision_writer import ResignedError
+from pybroker.broker.controller.event_size import run_apart
 from pybroker.broker.controller.request_deduplication import OutcomeChange
 from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.metadata.metadata_store import PART_OPERATIONS_MAX
@@ -39,10 +41,8 @@ class QuorumWriter:
         if begin_by is not None and asyncio.get_running_loop().time() >= begin_by:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Nothing was changed in time. Try again.")
         delta = decision.delta if outcome is None else _with_outcome(decision.delta, outcome)
-        if len(decision.operations) <= PART_OPERATIONS_MAX:
-            records = to_records(before, delta)
-        else:
-            records = await asyncio.to_thread(to_records, before, delta)
+        encode = partial(to_records, before, delta)
+        records = await run_apart(encode, large=len(decision.operations) > PART_OPERATIONS_MAX)
         try:
             return await self._log.propose(self._epoch, records)
         except NotLeaderError as error:
