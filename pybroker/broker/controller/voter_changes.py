@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pybroker.broker.cluster.quorum_events import (
@@ -25,7 +26,7 @@ from pybroker.broker.cluster.quorum_events import (
     TransferQuorumLeader,
     UnregisterController,
 )
-from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.quorum.quorum_node import ProposalError, QuorumNode
 from pybroker.errors import KafkaError
 from pybroker.native_quorum import QuorumEndpoint, QuorumReplica, QuorumReplicaStatus, QuorumStatus
@@ -64,10 +65,8 @@ class VoterChanges:
         self._offered = asyncio.Event()
         self._turn = asyncio.Lock()
         self._promotion: asyncio.Task[None] | None = None
-        self.brokers: Callable[[], Mapping[int, BrokerImage]] = dict
-        """Returns the live brokers."""
-        self.registered: Callable[[], Container[int]] = dict
-        """Returns the ids of all registered brokers, also of those that are down."""
+        self.image: Callable[[], ClusterImage] = partial(ClusterImage.initial, 0)
+        """Returns the current image."""
 
     def lead(self, leads: bool) -> None:
         """Begin or stop to promote brokers."""
@@ -111,7 +110,7 @@ class VoterChanges:
 
     def _state(self, replica: QuorumReplicaStatus) -> QuorumReplicaState:
         addresses = [QuorumAddress(known.listener, known.host, known.port) for known in replica.endpoints]
-        broker = self.brokers().get(replica.node_id)
+        broker = self.image().brokers.get(replica.node_id)
         if not addresses and broker is not None:
             # Fetch requests contain no addresses, but registrations do.
             addresses = [QuorumAddress(known.listener, known.host, known.port) for known in broker.endpoints]
@@ -125,7 +124,7 @@ class VoterChanges:
         )
 
     def _rack_of(self, broker_id: int) -> str | None:
-        broker = self.brokers().get(broker_id)
+        broker = self.image().brokers.get(broker_id)
         return None if broker is None else broker.rack
 
     def _leading(self) -> QuorumStatus:
@@ -171,7 +170,7 @@ class VoterChanges:
         log.info("removed voter node=%d directory_id=%s", replica.node_id, replica.directory_id)
 
     def _unregister(self, node_id: int) -> None:
-        """Confirm that the node is no controller: a voter is one while it is in the voter set, and no longer."""
+        """Confirm that the node is no controller. A node is a controller while it is a voter."""
         status = self._leading()
         if node_id == self._node_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
@@ -181,7 +180,8 @@ class VoterChanges:
                 f"Controller {node_id} is a voter of the metadata quorum: remove it as a voter first (`pybroker "
                 "cluster quorum remove`, or `kafka-metadata-quorum remove-controller`).",
             )
-        if node_id not in self.registered():
+        image = self.image()
+        if node_id not in image.brokers and node_id not in image.fenced:
             raise KafkaError(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {node_id} is not registered.")
         log.info("unregistered controller node=%d", node_id)
 

@@ -43,8 +43,7 @@ def quorum_election(
     quorum.loader.follow(bootstrap.observe)
 
     changes = VoterChanges(quorum.node, dependencies.broker_id, dependencies.config.voters_wanted)
-    changes.brokers = lambda: quorum.loader.image.brokers
-    changes.registered = lambda: {*quorum.loader.image.brokers, *quorum.loader.image.fenced}
+    changes.image = lambda: quorum.loader.image
 
     def of_epoch(epoch: int) -> Controller:
         return make_controller(

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from pybroker.broker.cluster.quorum_events import OfferVoter, UnregisterController
 from pybroker.broker.controller import voter_changes
 from pybroker.broker.controller.voter_changes import VoterChanges
-from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.image import BrokerImage, ClusterImage
 from pybroker.broker.quorum.quorum_node import QuorumNode
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -61,7 +62,8 @@ async def changes_of(node: FakeNode, offers: Sequence[int], *, racks: str = "aaa
     """Return the leader's changes after these brokers have offered themselves as voters."""
     changes = VoterChanges(cast(QuorumNode, node), 1, wanted)
     brokers = {broker_id: BrokerImage(broker_id, 1, (), rack) for broker_id, rack in enumerate(racks, 1)}
-    changes.brokers = lambda: brokers
+    image = msgspec.structs.replace(ClusterImage.initial(0), brokers=brokers)
+    changes.image = lambda: image
     for broker_id in offers:
         await changes.handle(OfferVoter(broker_id, 1, DIRECTORIES[broker_id], ()))
     changes.lead(True)
@@ -116,7 +118,10 @@ async def test_only_a_known_node_that_does_not_vote_is_unregistered_as_a_control
 ) -> None:
     node = FakeNode([1, 2], [3])
     changes = VoterChanges(cast(QuorumNode, node), 1, 3)
-    changes.registered = lambda: {1, 2, 3, 4}
+    down = {broker_id: BrokerImage(broker_id, 1, (), None) for broker_id in (2, 4)}
+    live = {broker_id: BrokerImage(broker_id, 1, (), None) for broker_id in (1, 3)}
+    image = msgspec.structs.replace(ClusterImage.initial(0), brokers=live, fenced=down)
+    changes.image = lambda: image
     for gone in (3, 4):
         assert await changes.handle(UnregisterController(gone)) is None
     with pytest.raises(KafkaError) as refused:
