@@ -23,13 +23,11 @@ from pybroker.broker.metadata.control_messages import (
     ReopenTopics,
     ReopenTopicsResponse,
 )
+from pybroker.broker.requests.loop_sharing import LoopShares
 from pybroker.native import PartitionEnds, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
-
-TURN_TOPICS = 1_000
-"""Topics whose offsets are collected without a pause."""
 
 OVERTAKEN_MAX = 1_000
 """Limit of remembered fences whose ReopenTopics arrived before their CloseTopics."""
@@ -86,6 +84,7 @@ class TopicClosing:
         self._partitions = partitions
         self._groups = groups
         self._view = view
+        self._shares = LoopShares()
         self._closings: list[_Closing] = []
         self._closed: Counter[Uuid] = Counter()
         """Number of fences of each topic in `_closings`."""
@@ -121,11 +120,11 @@ class TopicClosing:
             holding = asyncio.gather(*map(self._groups.hold_commits, request.topics))
             ends = await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, request.topics, True)
         await holding
-        closed: list[ClosedTopic] = []
-        for topic_id in request.topics:
-            closed.append(ClosedTopic(topic_id, ends[topic_id], self._groups.committed_for(topic_id)))
-            if not len(closed) % TURN_TOPICS:
-                await asyncio.sleep(0)  # The fence keeps the answers true while other requests run.
+        # The fence keeps the answers true while other requests run.
+        closed = [
+            ClosedTopic(topic_id, ends[topic_id], self._groups.committed_for(topic_id))
+            async for topic_id in self._shares.each(request.topics)
+        ]
         return CloseTopicsResponse(0, tuple(closed))
 
     async def reopen(self, request: ReopenTopics) -> ReopenTopicsResponse:
