@@ -18,6 +18,9 @@ import msgspec
 
 from pybroker.broker.metadata import znodes
 
+FILE_NAME = "cluster-seen"
+"""The file in the first log directory in which `store_guard` keeps this history."""
+
 TERMS_MAX = 1_000
 """Terms in the store, at most; the latest are kept."""
 

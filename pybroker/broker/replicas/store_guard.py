@@ -21,6 +21,7 @@ from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.broker.metadata.metadata_store import MetadataStore, StoreError, get_or_none
 from pybroker.broker.metadata.migration_node import refuse_unfinished
 from pybroker.broker.metadata.store_history import (
+    FILE_NAME,
     Acceptance,
     ControllerHistory,
     decode_acceptance,
@@ -33,7 +34,6 @@ from pybroker.files import read_bounded, write_atomically
 
 log = logging.getLogger(__name__)
 
-FILE_NAME = "cluster-seen"
 FILE_BYTES_MAX = 64 * 1024
 NOTE_S = 1.0
 """Time for which changes are collected before one write records them."""

@@ -15,6 +15,7 @@ from pybroker.broker.interbroker.quorum_transport import QuorumTransport, cluste
 from pybroker.broker.lifecycle.startup.ownership import directory_id_of, owner_of
 from pybroker.broker.metadata.image import BrokerImage
 from pybroker.broker.metadata.records.frames import encode_record
+from pybroker.broker.metadata.store_history import FILE_NAME as SEEN_ON_ZOOKEEPER
 from pybroker.broker.metadata.znodes import Endpoint
 from pybroker.broker.quorum.fetch_reports import FetchReports
 from pybroker.broker.quorum.loader import MetadataLoader
@@ -32,8 +33,6 @@ from pybroker.protocol import messages as m
 log = logging.getLogger(__name__)
 
 WARNING = "metadata.store=quorum is not for production yet"
-SEEN_ON_ZOOKEEPER = "cluster-seen"
-"""The file of `store_guard`, in the first log directory."""
 TIMEOUTS = (
     "controller.quorum.election.timeout.ms",
     "controller.quorum.fetch.timeout.ms",
