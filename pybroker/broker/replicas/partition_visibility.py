@@ -23,7 +23,7 @@ from pybroker.broker.metadata.control_messages import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, TopicImage
+from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 from pybroker.broker.quorum.loader import ImageChange
 from pybroker.native import Uuid
@@ -73,16 +73,19 @@ class PartitionVisibility:
             return
         for states in delta.states:
             known = before.topics[states.name]
-            for index, state in states.partitions.items():
-                if not _has_role(known, index, (state.leader, state.leader_epoch)):
-                    self._since.setdefault(known.topic_id, {})[index] = after.offset
+            self._note_roles(known, known.topic_id, states.partitions.items(), after.offset)
         for topic in delta.topics:
-            before_it = before.topic_by_id(topic.topic_id)
-            for index, state in enumerate(topic.partitions):
-                if not _has_role(before_it, index, (state.leader, state.leader_epoch)):
-                    self._since.setdefault(topic.topic_id, {})[index] = after.offset
+            known_topic = before.topic_by_id(topic.topic_id)
+            self._note_roles(known_topic, topic.topic_id, enumerate(topic.partitions), after.offset)
         for topic in delta.removed:
             self._since.pop(topic.topic_id, None)
+
+    def _note_roles(
+        self, known: TopicImage | None, topic_id: Uuid, states: Iterable[tuple[int, PartitionImage]], offset: int
+    ) -> None:
+        for index, state in states:
+            if not _has_role(known, index, (state.leader, state.leader_epoch)):
+                self._since.setdefault(topic_id, {})[index] = offset
 
     def introduce(
         self, before: ClusterImage | None, after: ClusterImage, requests: Iterable[ControlRequest]
