@@ -448,20 +448,11 @@ impl World {
 
     /// Send a proposal again that has no answer.
     fn resend(&mut self, at: usize) {
-        self.take_new_proposals(at);
         if let Some(proposal) = &self.proposed[at] {
             self.messages.push(Message::Propose {
                 leader: at as i32 + 1,
                 proposal: proposal.clone(),
             });
-        }
-    }
-
-    fn take_new_proposals(&mut self, at: usize) {
-        if let Some(replicas) = self.brokers[at].replicas()
-            && let Some(proposal) = replicas.proposals().take().pop()
-        {
-            self.proposed[at] = Some(proposal);
         }
     }
 
