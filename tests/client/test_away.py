@@ -325,7 +325,7 @@ async def test_a_client_with_tls_is_told_that_there_is_none(listener: str) -> No
 
 
 async def test_what_is_wrong_with_tls_is_told(tmp_path: Path) -> None:
-    """The test uses a plaintext client, and one that trusts other authorities."""
+    """The test connects a client without TLS, and a client that trusts another authority."""
     tls = {
         "listeners": "SSL://127.0.0.1:0",
         "ssl.keystore.type": "PEM",

@@ -54,7 +54,7 @@ def a_follower_leaves(network: Network, topic: str, writer: Writer) -> None:
 
 
 def only_the_member_in_sync_leads(network: Network, topic: str, writer: Writer) -> None:
-    """The leader dies in the bridge: the controller sees both followers, and elects the one that has the records."""
+    """The leader dies in the bridge: the controller sees both followers, and elects the follower with the records."""
     a_follower_leaves(network, topic, writer)
     network.cluster.brokers[2].kill()
     until(lambda: state(network.cluster, topic).leader not in (-1, 2))

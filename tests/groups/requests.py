@@ -109,7 +109,7 @@ def delete_offsets(group: str, topic: str, *indexes: int) -> m.OffsetDeleteReque
 
 
 def with_group_settings(group: str, **settings: str) -> m.IncrementalAlterConfigsRequest:
-    """Set settings of a group. In the argument names, _ stands for a dot."""
+    """Return the request that sets settings of a group. In a name, _ replaces the dot."""
     configs = [
         m.IncrementalAlterConfigsRequest_AlterableConfig(
             name=name.replace("_", "."), config_operation=0, value=value

@@ -19,7 +19,7 @@ PARTITIONS = 4
 
 
 def figures(port: int) -> tuple[float, float]:
-    """Return the number of remembered producer ids, and of those that were forgotten early."""
+    """Return how many producer ids the broker remembers, and how many it has forgotten early."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         found = {sample.name: sample.value for family in families(answer.read().decode()) for sample in family.samples}
     return found["kafka_server_replicamanager_produceridcount"], found["pybroker_producer_ids_dropped_total"]

@@ -135,7 +135,7 @@ def test_brokers_killed_while_they_write_a_snapshot_lose_nothing(scene: Scene) -
     def change() -> None:
         while not enough.is_set():
             number = next(rounds)
-            # The broker that gets this request may be the one that the test kills.
+            # The test may kill the broker that gets this request.
             with contextlib.suppress(KafkaError):
                 change_settings(scene, range(number, number + 1))
                 acknowledged.append(number)

@@ -130,7 +130,7 @@ class Connection:
         for answer in waiting:
             if not answer.done():
                 answer.set_exception(BrokerConnectionError("the connection has broken"))
-                answer.exception()  # Perhaps nobody waits any more.
+                answer.exception()  # Retrieve it: asyncio logs an exception that no caller retrieves.
 
     async def drain(self) -> None:
         await asyncio.sleep(0)
@@ -424,7 +424,7 @@ class SimulatedBroker:
             self._count_down(topic_id)
 
     async def _look_for_data(self) -> None:
-        """Count the delays of what an earlier process has put aside."""
+        """Continue the delays of replicas that an earlier process has staged."""
         for topic_id in sorted({slot[0] for slot, place in self.disk.replicas.items() if place == PUT_ASIDE}, key=str):
             self._count_down(topic_id)
         self._marked |= dict.fromkeys(self.view.image.staged.get(self.broker_id, {}))

@@ -179,14 +179,14 @@ class SimulatedLog:
         self._decided: list[tuple[int, int, asyncio.Future[int]]] = []
         self._open: list[asyncio.Future[int]] = []
 
-    # --- what the quorum says -----------------------------------------------------------------------------------------
+    # --- calls of the quorum ------------------------------------------------------------------------------------------
 
     def _way(self) -> float:
         random = self._quorum.random
         return random.uniform(0.0002, 0.004) if random.random() < 0.9 else random.uniform(0.004, 0.3)
 
     def catch_up(self) -> None:
-        """Deliver what is committed, in a while."""
+        """Schedule the delivery of committed batches."""
         if self.node_id not in self._quorum.isolated and not self.process.dead:
             delay = 0.0 if self._quorum.leader == self.node_id else self._way()
             self.process.later(delay, self._deliver, len(self._quorum.batches))
@@ -198,8 +198,8 @@ class SimulatedLog:
         self._decided.append((batches, end, proposal))
 
     def hear(self, epoch: int, leader: int | None, *, at_once: bool = False) -> None:
-        """Learn of an epoch's leader, in a while. A node that is cut off learns nothing, and no longer leads after a
-        while without a majority."""
+        """Schedule the news of an epoch's leader. A node that is cut off gets no news. It stops leading after
+        CHECK_QUORUM_S without a majority."""
         if self.process.dead or leader == self.node_id:
             return
         if self.node_id in self._quorum.isolated:

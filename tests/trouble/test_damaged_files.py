@@ -110,9 +110,9 @@ def file_of(folder: Path, name: str) -> Path:
 def losses(broker: BrokerProcess, data: Data, unsaid: str = "") -> tuple[list[int], list[int]]:
     """Offsets of "hurt" whose records are gone, and those that the broker's log calls lost.
 
-    The log is written by another thread than the one that serves the records: so the test waits for it. Losses that the
-    broker cannot know count as logged: `unsaid` is "end", where how far the log went is known from its last file alone,
-    or "one", a record wherever it is.
+    One thread serves the records, and another thread writes the broker's log: the test waits for the log. A loss that
+    the broker cannot know counts as logged. `unsaid` names such a loss: "end" if only the last file tells where the
+    partition's log ended, "one" for one record anywhere.
     """
     found = read(broker, "hurt", 0)
     assert not [offset for offset in found if offset not in data.hurt], "records that were never sent"

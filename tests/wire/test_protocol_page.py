@@ -22,7 +22,7 @@ def named(cell: str) -> list[str]:
 
 
 def in_schema(message: str, version: int) -> list[str]:
-    """Return the schema's fields, depth first, tagged ones last, without those that the page omits."""
+    """Return the fields of the schema that the page shows: depth first, tagged fields last."""
     schema = native.message_schema(message)
     assert schema is not None
     structs = {struct.name: struct for struct in schema.structs}

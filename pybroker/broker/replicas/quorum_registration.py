@@ -75,8 +75,7 @@ class QuorumRegistration:
         """The broker epoch in the metadata that this broker has applied; -1 if that metadata has none."""
         return self._epoch
 
-    # --- calls of the publisher
-    # -----------------------------------------------------------------------------------------
+    # --- calls of the publisher ---------------------------------------------------------------------------------------
 
     def registered(self, broker_epoch: int) -> None:
         """Begin a new broker epoch."""

@@ -100,7 +100,6 @@ class Preview:
             "names"
         )
 
-
     def _check_lines(self, first: Path, files: Sequence[Path]) -> None:
         """Raise click.ClickException for a line with another number of cells than the first one. Otherwise Spark finds
         it when the topic exists already. Quotes and backslashes can join cells: such lines are left to Spark."""

@@ -184,8 +184,8 @@ class BatchSender:
             await asyncio.wait(on_their_way)
 
     async def close(self) -> None:
-        """Stop immediately. Fail the remaining batches: those that arrived late, and those whose waiting caller was
-        cancelled."""
+        """Stop immediately. Fail the batches that are left: batches that arrived late, and batches whose caller was
+        cancelled while it waited."""
         self._closed = True
         self.abandon(self._network.overdue("the producer was closed before the record was written"))
         await self._background.close()

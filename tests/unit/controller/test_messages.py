@@ -33,7 +33,7 @@ INCREMENTAL, FULL = 1, 2
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return every message that a controller sends from now on, in order."""
+    """Return a list to which every later message of a controller is added, in order."""
     sent: list[Any] = []
     handle = ControlReceiver.handle
 

@@ -273,8 +273,8 @@ class Store:
 
 
 def next_decision(image: ClusterImage, target: tuple[int, ...] | None, wanted: tuple[int, ...]) -> Decision:
-    """Return the next events: those that the controller creates, the request again if it was lost, and an ISR change
-    for a replica that has caught up."""
+    """Return the next events: the controller's own events, the request again if it was lost, and an ISR change for a
+    replica that has caught up."""
     now, topic_id = state(image), image.topics["a"].topic_id
     advance = decide_advance(image, AdvanceReassignments((topic_id,)))
     if advance.operations:

@@ -546,8 +546,7 @@ async def test_deleted_and_expired_groups() -> None:
         group(world)
 
 
-# --- cached responses
-# --------------------------------------------------------------------------------------------------
+# --- cached responses -------------------------------------------------------------------------------------------------
 
 
 async def at_rest(world: World) -> FakeAnswer:

@@ -83,8 +83,7 @@ class Machine(RuleBasedStateMachine):
         self.early = False
         """Whether the assignment interval is still running."""
 
-    # --- the coordinator's environment
-    # -------------------------------------------------------------------------------------
+    # --- the coordinator's environment --------------------------------------------------------------------------------
 
     def turn(self, change: object) -> ConsumerGroup:
         before = self.group
@@ -222,7 +221,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(early=st.booleans())
     def put_targets_off(self, early: bool) -> None:
-        """Delay target assignments from now on, or no longer."""
+        """Begin or stop to delay target assignments."""
         self.early = early
         if not early and self.group is not None:
             self.commit(self.turn(lambda draft: None))

@@ -438,8 +438,7 @@ async def test_stopping_answers_who_waits() -> None:
         world.classic(G)
 
 
-# --- cached responses
-# --------------------------------------------------------------------------------------------------
+# --- cached responses -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["another joins", "one leaves", "a round is asked for", "its session ends", "the end"])

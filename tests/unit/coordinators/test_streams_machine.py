@@ -90,8 +90,7 @@ class Machine(RuleBasedStateMachine):
         self.ahead: list[Callable[[StreamsGroup], None]] = []
         """Changes that the next batch makes first."""
 
-    # --- the coordinator's environment
-    # -------------------------------------------------------------------------------------
+    # --- the coordinator's environment --------------------------------------------------------------------------------
 
     def look(self, draft: StreamsGroup) -> bool:
         assert draft.topology is not None
@@ -239,7 +238,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(early=st.booleans())
     def put_targets_off(self, early: bool) -> None:
-        """Delay target assignments from now on, or no longer."""
+        """Begin or stop to delay target assignments."""
         self.early = early
         if early or self.group is None:
             return

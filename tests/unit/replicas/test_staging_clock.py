@@ -177,7 +177,7 @@ async def test_a_kill_before_the_move_is_noted_gives_the_whole_delay_again(machi
     machine.clock.advance(module.NOTE_MS - 1)
     await machine.kill(down_ms=DELAY_MS // 2)
     assert machine.staging.remaining_ms(TOPIC) == DELAY_MS
-    # The broker soon stores that the delay counts from now on; this holds when it is killed again.
+    # The delay begins anew, and the broker soon stores that. The stored time is valid after another kill.
     machine.clock.advance(module.NOTE_MS)
     machine.staging.staged([])  # this makes the loop read the clock
     path = f"{znodes.STAGED}/1/{TOPIC}"
@@ -202,7 +202,7 @@ async def test_a_move_that_a_kill_interrupts_counts_from_the_next_start(machine:
 async def test_a_reboot_counts_on_by_wall_time(machine: Machine) -> None:
     await machine.delete()
     await machine.reboot(down_ms=DELAY_MS // 2)
-    machine.clock.jump(THREE_DAYS_MS)  # from now on only the clock of this boot counts
+    machine.clock.jump(THREE_DAYS_MS)  # wall time does not count after the reboot
     await machine.restart()
     assert machine.staging.remaining_ms(TOPIC) == DELAY_MS - DELAY_MS // 2
     machine.clock.advance(DELAY_MS - DELAY_MS // 2)
