@@ -1,5 +1,5 @@
-"""An index of ACLs for one decision. Comparing thousands of filters with all ACLs of a large cluster would stop the
-controller for minutes.
+"""An index of ACLs that speeds up one decision. Without it, comparing thousands of filters with all ACLs of a large
+cluster would block the controller for minutes.
 """
 
 from __future__ import annotations

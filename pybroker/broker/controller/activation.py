@@ -1,5 +1,5 @@
-"""Activation of a controller: it becomes the controller in a new epoch, and loads all metadata before it sends anything
-to the brokers."""
+"""Activation of a controller. The broker becomes the controller in a new epoch, then loads all metadata before it sends
+anything to the brokers."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ Second argument: a function that returns whether a topic in the store already ha
 
 
 class ControllerTerm(msgspec.Struct, frozen=True):
-    """A term as controller: the right to write until another broker becomes the controller."""
+    """The right of one controller to write metadata. It ends when another broker becomes the controller."""
 
     epoch: int
     epoch_version: int
     decisions: int
-    """Number of decisions of all earlier terms."""
+    """Number of decisions of all earlier controllers."""
 
     def check(self) -> Operation:
-        """Return the first operation of every multi. With it the write fails once another broker is the controller
-        (KAFKA-6082)."""
+        """Return the operation that must come first in every multi. It makes the write fail if another broker is now
+        the controller (KAFKA-6082)."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 
@@ -76,7 +76,7 @@ async def take_leadership(store: MetadataStore, broker_id: int, now_ms: int) -> 
     """Make a broker the controller. Raises LeadershipTakenError if another broker is the controller."""
     node = await get_or_none(store, znodes.CONTROLLER_EPOCH)
     counted = await store.get(znodes.DECISIONS)
-    # A new term counts as a decision: the numbering in the history of the store has no gap.
+    # Becoming the controller counts as a decision, so the decision numbers in the store have no gap.
     decisions = znodes.decode_decisions(counted.data) + 1
     known = await store.get(znodes.OFFICES)
     epoch = 1 if node is None else znodes.decode_controller_epoch(node.data) + 1
@@ -102,8 +102,8 @@ async def take_leadership(store: MetadataStore, broker_id: int, now_ms: int) -> 
 async def load_cluster(
     store: MetadataStore, term: ControllerTerm, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds
 ) -> LoadedImage:
-    """Read everything and complete interrupted changes. Raises LoweredError if topics have ids and the configured
-    protocol version does not support them."""
+    """Load all metadata and complete changes that a crash interrupted. Raises LoweredError if topics have ids and the
+    configured protocol version does not support them."""
     names = (znodes.TOPICS, "/config", "/admin", ACLS, EXTENDED_ACLS, "/ingest", TOKENS)
     epochs = await store.get(znodes.BROKER_EPOCHS)
     features = await get_or_none(store, FEATURES)
@@ -112,9 +112,10 @@ async def load_cluster(
         made.large = sum(map(len, read)) > NODES_MANY
         topics, configs, admin, acls, extended_acls, ingest, tokens = read
         nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data, features, tokens)
-        # Use a thread: 200,000 partitions take a second, and the event loop serves requests in that time.
+        # Loading 200,000 partitions takes a second. A thread does it, because the event loop serves requests in that
+        # time.
         loop = asyncio.get_running_loop()
-        # Wait for the scan of the log directories, which is already running, only if a topic has no id.
+        # The scan of the log directories is already running. Wait for it only if a topic has no id.
         local_ids = await find_local_ids() if await loop.run_in_executor(None, lacks_ids, nodes) else {}
         topic_ids = shows_topic_ids(broker_configs(nodes.configs), lambda: shown_id(nodes.topics) is not None)
         loaded = await loop.run_in_executor(
@@ -126,7 +127,8 @@ async def load_cluster(
 
 
 def _load(read: Sequence[dict[str, Node]], load: Callable[[], LoadedImage]) -> LoadedImage:
-    """Load the image. Free the nodes in portions: freeing all of them at once would block every thread for 100 ms."""
+    """Load the image. Release the nodes in portions: releasing all of them at once would block every thread for 100 ms.
+    """
     loaded = load()
     for nodes in read:
         while nodes:

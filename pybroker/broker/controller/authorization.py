@@ -1,8 +1,8 @@
 """Authorization in the controller: the permissions that a client needs for an event.
 
 The broker that received the request has authorized it, but its ACLs may be out of date. The controller therefore
-authorizes it again (KIP-590), with the ACLs that it has decided. If the permission was removed before the event
-arrived, the controller refuses the event, whichever broker forwarded it.
+authorizes it again (KIP-590), with its own, current ACLs. If the permission was removed before the event arrived, the
+controller refuses the event, whichever broker forwarded it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class AclEvaluator(Protocol):
-    """The ACLs that this controller has decided."""
+    """The current ACLs of this controller."""
 
     def follow(self, before: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Apply a decision to the ACLs."""
@@ -64,7 +64,7 @@ class PermissionRule(NamedTuple):
 
 
 class AuthorizedEvent(NamedTuple):
-    """An event with the items that its client is authorized for."""
+    """An event, reduced to the items that its client is authorized for."""
 
     event: e.Event[Any]
     refused: Mapping[int, KafkaError] = {}
@@ -73,19 +73,20 @@ class AuthorizedEvent(NamedTuple):
     """The error if the whole event is refused."""
 
     def complete_reply(self, reply: Any) -> Any:
-        """Return the reply to the original event, with the errors of refused items in their places."""
+        """Return the reply to the original event: the given reply, with an error for each refused item."""
         if not self.refused:
             return reply
         rest = iter(reply)
         return [self.refused.get(place) or next(rest) for place in range(len(self.refused) + len(reply))]
 
     def remaining_indexes(self, items: str) -> list[int]:
-        """Return the indexes, in the original event, of the items that remain. `items`: the name of their field."""
+        """Return the positions in the original event of the items that were not refused. `items`: the name of the field
+        that contains the items."""
         count = len(getattr(self.event, items))
         return [place for place in range(len(self.refused) + count) if place not in self.refused]
 
     def without(self, items: str, refused: Mapping[int, KafkaError]) -> AuthorizedEvent:
-        """Return the event without the `refused` items. The keys are indexes in the original event."""
+        """Return the event without the refused items. `refused`: errors by the item's index in the original event."""
         if not refused:
             return self
         there = zip(self.remaining_indexes(items), getattr(self.event, items), strict=True)
@@ -95,8 +96,8 @@ class AuthorizedEvent(NamedTuple):
 
 
 def authorize_event(image: ClusterImage, submission: Submission, acls: AclEvaluator | None) -> AuthorizedEvent:
-    """Authorize an event for the client that submitted it. Events of brokers, and all events without an authorizer
-    (`acls` None), are always granted."""
+    """Authorize an event for the client that submitted it. Without an authorizer (`acls` is None), and for events of
+    brokers, the event is always authorized."""
     event, caller = submission.event, submission.caller
     if acls is None or caller is None:
         return AuthorizedEvent(event)
@@ -158,8 +159,8 @@ def _describe_cluster(_image: ClusterImage, _: Any) -> Needs:
 
 
 def _living(image: ClusterImage, topic_id: Uuid, *operations: AclOperation) -> Needs:
-    """Return the permission for one of these operations on a topic. A deleted topic requires none, because the decision
-    refuses the event."""
+    """Return the permission for one of these operations on a topic. Require none for a deleted topic, because the
+    decision refuses the event anyway."""
     name = image.names.get(topic_id)
     return () if name is None else (tuple(_topic(operation, name) for operation in operations),)
 
@@ -171,7 +172,8 @@ def _create(_image: ClusterImage, topic: e.NewTopic) -> Needs:
 def _delete(image: ClusterImage, topic_id: Uuid) -> Needs:
     record = image.deletions.get(topic_id)
     if topic_id not in image.names and record is not None and record.state == FOUND:
-        # Stray replicas have no topic in the metadata: authorize for the topic name in their directories' names.
+        # Stray replicas have no topic in the metadata. Use the topic name from their directory names for the
+        # authorization.
         return ((_topic(AclOperation.DELETE, record.topic),),)
     return _living(image, topic_id, AclOperation.DELETE)
 
@@ -221,7 +223,7 @@ RULES: Mapping[type[e.Event[Any]], PermissionRule] = {
     e.CreatePartitions: PermissionRule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
     e.AlterConfigs: PermissionRule(_alter_configs, "changes"),
     e.AlterClientQuotas: PermissionRule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),
-    # The decision checks the token's owner.
+    # The decision function checks who owns the token.
     e.ChangeToken: PermissionRule(lambda *_: ()),
     e.CreateToken: PermissionRule(_create_token),
     e.CreateAcls: PermissionRule(_alter_cluster),
@@ -240,4 +242,4 @@ RULES: Mapping[type[e.Event[Any]], PermissionRule] = {
     e.CommitIngest: PermissionRule(_ingest),
     e.DropIngests: PermissionRule(_drop_ingests),
 }
-"""Events that clients may submit. All other events come from brokers."""
+"""Events that clients may submit. Only brokers submit all other events."""

@@ -38,18 +38,20 @@ from pybroker.broker.metadata.metadata_store import Delete, Operation, Set
 
 @decides(BrokersChanged)
 def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
-    """Process brokers that have started and brokers that have been lost. A lost broker leads no partition, and leaves
-    each ISR that has another member. A started broker becomes leader of partitions without a leader if it was in sync.
-    The states of partitions are independent: the store may write them one after another.
+    """Process brokers that have started and brokers that have been lost. A lost broker loses its leaderships, and
+    leaves each ISR that has another member. A started broker becomes the leader of each partition that has no leader
+    and in whose ISR it is. The store may write the states of the partitions one after another, because they are
+    independent.
 
-    A restarted leader gets a new leader epoch if it has followers: they may hold records that it did not have on disk.
-    Without followers it keeps its epoch, unless its log may have lost visible records (`log.flush.mode=os` and a power
-    failure). In that case the new epoch lets clients detect the loss (KIP-320). Kafka begins a new epoch after every
-    start. pybroker does not, because a start after kill -9 would write 10,000 states and epoch files.
+    A restarted leader gets a new leader epoch if it has followers: the followers may hold records that the leader had
+    not yet written to disk. A leader without followers keeps its epoch, unless its log may have lost visible records
+    (`log.flush.mode=os` and a power failure). In that case clients detect the loss by the new epoch (KIP-320). Kafka
+    begins a new epoch after every start. pybroker does not, because with 10,000 partitions a start after kill -9 would
+    write 10,000 states and epoch files.
 
     If a broker has lost a log directory, its log may be empty. If the partition has other replicas, such a broker does
-    not become leader even as the only ISR member: the other replicas would truncate their logs. The partition waits for
-    the directory, or for an unclean election.
+    not become leader, even if it is the only ISR member: the other replicas would truncate their logs. The partition
+    has no leader until the directory is back, or until an unclean election.
     """
     arrived = frozenset(arrival.broker.broker_id for arrival in event.arrived)
     gone = frozenset(event.gone) - arrived
@@ -69,8 +71,8 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     def change(partition: PartitionImage, unclean: bool) -> LeaderElection | None:
         before, partition = partition, with_suspects(partition, suspect, restarted)
         if partition.leader == NO_LEADER:
-            # If another ISR member could lead, it would be the leader. All other members are down, have a failed disk,
-            # or are suspects.
+            # If another ISR member could lead, it would already be the leader. All other members are down, have a
+            # failed disk, or are suspects.
             found = elect(partition, arrived, emptied=emptied, unclean=unclean)
             found = without_false_alarm(found, partition, emptied)
             return found if found[:3] != (NO_LEADER, before.isr, before.suspect) else None
@@ -80,7 +82,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
             return elect(partition, alive, emptied=lost, unclean=unclean)
         if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
             return elect(partition, alive, emptied=lost, unclean=unclean)
-        # Also keep brokers that lost their registration before this controller started.
+        # Also keep brokers whose registration was removed before this controller started.
         left = tuple(member for member in partition.isr if member in there and member not in suspect)
         if left != partition.isr and partition.leader in left:
             return LeaderElection(partition.leader, left, partition.suspect)
@@ -107,8 +109,8 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
 
 
 def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dict[str, TopicImage]:
-    """Return, by name, the topics with replicas that were offline before their broker restarted. After its start, the
-    broker reports again which replicas are offline."""
+    """Return, by name, the topics with replicas that were offline before their broker restarted. The broker reports
+    offline replicas again after its start."""
     found: dict[str, TopicImage] = {}
     for topic in topics if restarted else ():
         if all(restarted.isdisjoint(partition.offline) for partition in topic.partitions):
@@ -129,15 +131,15 @@ def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dic
 
 @decides(FenceBroker)
 def decide_fence(image: ClusterImage, event: FenceBroker) -> Decision:
-    """Remove the broker's registration; the broker loses its leaderships as at the end of a session. If it is still
-    running, it notices the removal and registers with a new broker epoch. Until then, the new leader epochs fence it.
+    """Remove the broker's registration and its leaderships, as at the end of a session. A broker that is still running
+    notices the removal and registers with a new broker epoch. Until then, the new leader epochs fence it.
     """
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     return Decision((Delete(f"{znodes.BROKER_IDS}/{event.broker_id}"),), ImageDelta(), None)
 
 
 TAKEN_OVER_MAX = 1_000
-"""Partitions per decision of a controlled shutdown, at most: other events are decided in between."""
+"""Limit of partitions per decision during a controlled shutdown. The controller decides other events in between."""
 
 
 @decides(ShutDownBroker)
@@ -172,9 +174,9 @@ def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
 @decides(ReplicasOffline)
 def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
     """Mark replicas of a running broker as offline. Another member of the ISR becomes leader, or the partition has no
-    leader. The last member stays in the ISR: its log counts again when the replica is back. An unclean election
-    considers only replicas that come after the broker in the assignment: the elections end even if all disks fail one
-    after another."""
+    leader. The last member stays in the ISR: its log has all acknowledged records when the replica is back. An unclean
+    election considers only replicas that come after this broker in the assignment. Therefore the elections end, even if
+    all disks fail one after another."""
     if event.broker_epoch >= 0:
         require_broker_epoch(image, event.broker_id, event.broker_epoch)
     out = frozenset(event.partitions)

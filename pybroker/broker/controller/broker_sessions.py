@@ -1,5 +1,5 @@
-"""The sessions of brokers with the controller of a metadata quorum: which brokers are alive, and up to which offset
-each has applied the metadata log.
+"""The sessions of brokers with the controller of a metadata quorum: they show which brokers are alive, and up to which
+offset each broker has applied the metadata log.
 
 A new controller grants every broker a full session. It fences a broker whose session ends.
 """
@@ -21,7 +21,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 CHECKS = 8
-"""Checks per session timeout."""
+"""Number of checks for expired sessions within one session timeout."""
 
 
 class BrokerSessions:
@@ -35,8 +35,8 @@ class BrokerSessions:
         offsets: AppliedOffsets,
         relay: OffsetRelay,
     ) -> None:
-        """`broker_id` is the controller's own broker, whose session does not end. The `relay` sends the `offsets` to
-        other brokers."""
+        """`broker_id` is the controller's own broker; its session never ends. The `relay` sends the `offsets` to other
+        brokers."""
         self._offsets = offsets
         self._relay = relay
         self._broker_id = broker_id
@@ -58,7 +58,7 @@ class BrokerSessions:
         for broker in image.brokers.values():
             self._epochs[broker.broker_id] = broker.epoch
             self._heard[broker.broker_id] = now
-        # The previous controller may not have relayed what these brokers report from here on.
+        # The previous controller may not have relayed the offsets that these brokers report now.
         self._relay.expect(image.brokers, image.offset)
         self._task = asyncio.create_task(self._run(), name="broker-sessions")
 
@@ -78,8 +78,8 @@ class BrokerSessions:
                 future.cancel()
 
     def observe(self, delta: ImageDelta, leaders: Iterable[int], offset: int) -> None:
-        """Update the sessions after a durable decision that made `leaders` the leaders of partitions. `offset`: the end
-        of the decision."""
+        """Update the sessions after a durable decision. `leaders`: the brokers that the decision made leaders of
+        partitions. `offset`: the end of the decision in the metadata log."""
         now = asyncio.get_running_loop().time()
         for broker in delta.brokers:
             self._epochs[broker.broker_id] = broker.epoch
@@ -141,11 +141,11 @@ class BrokerSessions:
             now = loop.time()
             late = now - before - pause_s
             if late > pause_s:
-                # This process was paused and could not read the heartbeats that arrived in the meantime.
+                # This process was paused. Heartbeats that arrived in the meantime are still unread.
                 self._heard = {broker_id: heard + late for broker_id, heard in self._heard.items()}
             for broker_id, heard in list(self._heard.items()):
                 if broker_id != self._broker_id and now - heard >= self._session_s:
                     log.warning("broker session expired broker=%d", broker_id)
-                    # Report again after another timeout, in case the event is refused or has no effect.
+                    # Report again after another timeout: the event may have been refused, or have had no effect.
                     self._heard[broker_id] = now
                     self._report(BrokerSessionEnded(broker_id, self._epochs[broker_id]))

@@ -28,16 +28,16 @@ class BrokerWatch:
     absent."""
 
     def __init__(self, store: MetadataStore, report: Callable[[BrokersChanged], None]) -> None:
-        """`report` queues an event; the controller decides the events in the order in which they are reported."""
+        """`report` queues an event. The controller decides events in the order of the reports."""
         self._store = store
         self._report = report
         self._known: dict[int, int] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> BrokersChanged | None:
-        """Return the present registrations as one event, and report later changes. The controller decides this event
-        before any other: it covers everything that happened to brokers since the previous controller. None: no broker
-        is registered."""
+        """Return the current registrations as one event, or None if no broker is registered. Report later changes.
+
+        The controller decides this event first: it covers all changes of brokers since the previous controller."""
         looked = await self._look()
         if looked is None:
             return None
@@ -62,8 +62,8 @@ class BrokerWatch:
                 self._report(event)
 
     async def _look(self) -> tuple[BrokersChanged | None, asyncio.Event] | None:
-        """Return the changes since the last read, and an asyncio event that the next change sets. None: the store is
-        closed."""
+        """Return the changes since the last read, and an asyncio event that is set at the next change. Return None if
+        the store is closed."""
         while True:
             changed = asyncio.Event()
 
@@ -71,7 +71,7 @@ class BrokerWatch:
                 changed.set()
 
             try:
-                # Set the watch before reading: a change in between then triggers it.
+                # Set the watch before reading. A change between the two then triggers the watch.
                 await self._store.children(znodes.BROKER_IDS, fired)
                 nodes = await self._store.subtree(znodes.BROKER_IDS)
             except UnavailableError as problem:

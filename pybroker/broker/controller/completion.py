@@ -1,5 +1,5 @@
-"""Decision completion: waits until brokers have applied a decision and show it, then responds. See
-`cluster.controller_client.ControllerClient.submit`."""
+"""Decision completion: waits until brokers have applied a decision and show it to clients, then responds to the
+submitter. See `cluster.controller_client.ControllerClient.submit`."""
 
 from __future__ import annotations
 
@@ -59,17 +59,20 @@ OBEYED_EVERYWHERE: frozenset[type[Event[Any]]] = frozenset(
 """Events that are complete when every live broker has applied them."""
 
 LED: frozenset[type[Event[Any]]] = frozenset({CreatePartitions, CreateTopics, FinishUndelete, TruncateTopics})
-"""Events that are complete when the leaders of the new partitions have applied them: an unreachable follower must not
-delay them. All other events are complete when the metadata of the submitting broker shows them."""
+"""Events that are complete when the leaders of the new partitions have applied them. The response does not wait for
+followers, because a follower may be unreachable.
+
+Events in neither set are complete when the metadata of the submitting broker shows them."""
 
 
 class DurableDecision(msgspec.Struct, frozen=True):
-    """A durable decision that the brokers have not all applied yet."""
+    """A durable decision that some brokers have not applied yet."""
 
     reply: Any
     waits: Sequence[asyncio.Future[Any]]
-    """The decision is complete when these futures are done. They hold no reference to the requests: each request is
-    freed when it is answered. Otherwise the requests to a hundred brokers would all be freed together at the end."""
+    """The decision is complete when these futures are done. They must hold no reference to a request, so that each
+    request is freed when it is answered. Otherwise the requests to a hundred brokers would all be freed at the same
+    time."""
 
 
 class DecisionCompleter:
@@ -81,14 +84,14 @@ class DecisionCompleter:
         self._wall_ms = wall_ms
 
     def track(self, submission: Submission, reply: Any, sent: ChangeDelivery) -> DurableDecision:
-        """Return the decision with the futures that must complete first."""
+        """Return the decision with the futures that the response waits for."""
         event = submission.event
         waits: list[asyncio.Future[Any]] = []
         if isinstance(event, UndeleteTopic):
             if not isinstance(reply, KafkaError):
                 waits.append(self._deletions.undelete_finished(event.topic_id))
         elif isinstance(event, AlterIsr) or type(event) in ANSWERED_WHEN_DURABLE:
-            pass  # AlterIsr is complete at once: the leader continues as soon as its ISR is written.
+            pass  # AlterIsr is complete at once: the leader continues as soon as the store has its ISR.
         elif type(event) in OBEYED_EVERYWHERE:
             waits += sent.applied()
         else:
@@ -101,9 +104,10 @@ class DecisionCompleter:
         return DurableDecision(reply, waits)
 
     async def answer(self, submission: Submission, decided: DurableDecision) -> EventAnswer[Any]:
-        """Wait until the decision is complete or the deadline has passed, and return the answer.
+        """Wait until the decision is complete or the deadline has passed, then return the answer.
 
-        Raise KafkaError NOT_CONTROLLER if this controller's term ends first and a retry gets the recorded reply.
+        Raise KafkaError NOT_CONTROLLER if this controller resigns first. A retry then gets the recorded reply from the
+        next controller.
         """
         event, reply, waits = submission.event, decided.reply, decided.waits
         if not await _wait_until(waits, submission.deadline):
@@ -123,8 +127,8 @@ class DecisionCompleter:
     async def _delete_refused_topics(
         self, results: list[CreatedTopic | KafkaError], responses: Sequence[ControlResponse]
     ) -> list[CreatedTopic | KafkaError]:
-        """Delete a new topic if, for one of its partitions, every log directory has failed to create the log. An
-        incomplete topic is unusable, and would occupy its name."""
+        """Delete a new topic if one of its partitions could not be created in any log directory. An incomplete topic is
+        unusable and would occupy its name."""
         failed: dict[Uuid, int] = {}
         for response in responses:
             if isinstance(response, LeaderAndIsrResponse):
@@ -160,5 +164,5 @@ async def _wait_until(waits: Sequence[asyncio.Future[Any]], deadline: float | No
         await asyncio.wait(pending, timeout=left)
         if not all(future.done() for future in pending):
             return False
-    # The controller cancels the futures when its term ends. A wait that begins after that end is cancelled already.
+    # The controller cancels the futures when it resigns. A wait that begins later gets an already cancelled future.
     return not any(future.cancelled() for future in waits)

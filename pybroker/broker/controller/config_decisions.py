@@ -22,7 +22,8 @@ from pybroker.protocol.error_codes import ErrorCode
 @decides(AlterConfigs)
 def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
     """Set and remove configs; each resource succeeds or fails independently. An event must not name a resource twice.
-    If a setting raises the protocol version to one with topic ids, the same multi gives all topics their ids."""
+    If a setting raises the protocol version to a version with topic ids, the same multi assigns an id to every topic.
+    """
     operations: list[Operation] = []
     topics: dict[str, TopicImage] = {}
     raised = not image.topic_ids and any(change.topic_ids for change in event.changes if _fits(image, change))
@@ -82,7 +83,7 @@ def _path(change: ConfigChange) -> str:
 
 
 def _fits(image: ClusterImage, change: ConfigChange) -> bool:
-    """Return whether the brokers' settings still have the version that the submitter has read."""
+    """Return whether the stored version of the brokers' settings is the version that the submitter has read."""
     before = image.broker_configs.get(change.name)
     return change.version in (None, -1 if before is None else before.version)
 
@@ -116,7 +117,7 @@ _NO_CONFIG = ConfigImage({}, -1)
 @decides(AlterClientQuotas)
 def decide_alter_client_quotas(image: ClusterImage, event: AlterClientQuotas) -> Decision:
     """Change quotas; each entity succeeds or fails independently. An event may name an entity several times. A user's
-    quotas and credentials share a znode."""
+    quotas and credentials are in the same znode."""
     wanted: dict[str, Mapping[str, str]] = {}
     for change in event.changes:
         path = path_of(change.entity)

@@ -54,13 +54,12 @@ class Confirmations:
         self._tell_everything = tell_everything
 
     def answered(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
-        """Process a broker's response to a control request."""
         if isinstance(response, UpdateClusterResponse) and response.error_code == ErrorCode.INVALID_UPDATE_VERSION:
             log.warning("broker missed a metadata change, sending the whole metadata image broker=%d", broker_id)
             self._tell_everything(broker_id)
             return
         if response.error_code:
-            # The request was for an earlier broker epoch. It is obsolete and not repeated.
+            # The request was for an earlier broker epoch. It is obsolete; do not repeat it.
             level = logging.INFO if response.error_code == ErrorCode.STALE_BROKER_EPOCH else logging.ERROR
             reason = error_name(response.error_code)
             log.log(
@@ -96,6 +95,6 @@ class Confirmations:
         if missing:
             self._report(LogEndsTold(broker_id, request.broker_epoch, missing))
         finished = self._migrations.confirmed(broker_id, request, response)
-        # Keep the migration records if topics' znodes contain no ids: the ids would be stored nowhere else.
+        # If the topics' znodes contain no ids, keep the migration records: they are the only stored copies of the ids.
         if finished and self._image().topic_ids:
             self._report(FinishMigrations(finished))

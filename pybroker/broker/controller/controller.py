@@ -2,9 +2,10 @@
 
 One loop processes events in order. For each event, a pure function decides; one multi makes the decision durable and
 checks the controller epoch. Then the controller applies the decision to the image, sends it to the brokers and
-responds. In this order, brokers and clients never see a change that a crash can undo. If a write fails because the
-epoch has changed, another broker is the controller, and this one resigns. An event that is refused, or needs no write,
-has no such check. The controller therefore reads the epoch from the store before it responds to such an event.
+responds. Because of this order, brokers and clients never see a change that a crash can undo. If a write fails because
+the epoch has changed, another broker is the controller, and this broker resigns. An event that is refused, or that
+needs no write, has no multi that could check the epoch. Before it responds to such an event, the controller therefore
+reads the epoch from the store.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 APART_MIN = 20_000
-"""From this number of topics or partitions on, pure work runs in a thread."""
+"""Number of topics or partitions from which on pure work runs in a thread."""
 
 R = TypeVar("R")
 
@@ -81,7 +82,7 @@ class Controller:
     ) -> None:
         """`between` is the name of the inter-broker listener, None if there is none. `settings` are this broker's
         effective settings; `unclean_elections` is the value from its configuration file. `mutations` has the quotas of
-        clients for creating and deleting partitions. `rights` authorizes clients; it is None if no authorizer is
+        clients for creating and deleting partitions. `acls` authorizes clients; it is None if no authorizer is
         configured.
         """
         self._client = client
@@ -135,14 +136,15 @@ class Controller:
         if self._acls is not None:
             self._acls.follow(self._image, self._image)
         gone = self._migrations.start(self._image, start.unfinished)
-        # The event with the registrations announces the brokers and elects leaders for their partitions. It comes
-        # first: the other decisions need brokers.
+        # The event with the registrations comes first: it makes the brokers known and elects leaders for their
+        # partitions. The other decisions need the brokers.
         self._client.heartbeats = self._terms.heartbeat
         first = self._client.open(await self._brokers.start())
         if first is not None:
             self._spawn(self._recorded("what is registered", first))
         self._loop = asyncio.create_task(self._run(), name="controller")
-        # Do this before the first messages to brokers, which include their pending deletions and replica removals.
+        # Do this before the first messages to brokers: they include the brokers' pending deletions and replica
+        # removals.
         self._deletions.start(self._image)
         self._pending_removals.start(self._image)
         self._unregistrations.start(self._image)
@@ -176,10 +178,10 @@ class Controller:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
-        # Tasks of this controller wait for queued events too. Nothing takes the events any more.
+        # Some tasks of this controller also wait for queued events. No event is taken from the queue any more.
         self._client.refuse_queued(KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is no longer the controller."))
         await self._outbox.close()
-        # The tasks end by themselves: all that they wait for has arrived by now, or has failed.
+        # The tasks end by themselves: everything that they wait for has arrived or failed by now.
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
@@ -192,7 +194,8 @@ class Controller:
     async def _run(self) -> None:
         while True:
             submission = await self._client.take()
-            # A cancellation of the loop does not stop a decision that has begun: a part of it may already be durable.
+            # A cancelled loop still finishes the decision that it has begun: a part of the decision may already be
+            # durable.
             work = asyncio.ensure_future(self._serve(submission))
             try:
                 await asyncio.shield(work)
@@ -201,7 +204,8 @@ class Controller:
                 raise
 
     async def _serve(self, submission: Submission) -> None:
-        """Decide one submission. The submitter gets an answer even if the decision raises an unexpected exception."""
+        """Decide one submission. The submitter gets an answer even if the decision function raises an unexpected
+        exception."""
         try:
             decided = self._decided_before(submission)
             if decided is None:
@@ -213,13 +217,13 @@ class Controller:
                 granted = await self._within_quota(submission, authorized, many=many)
                 event = granted.event
                 if isinstance(event, ReplicasStopped | ReplicasRestored) and granted.refusal is None:
-                    # Confirmations pass through the queue: the decision that caused the request has been observed by
-                    # now.
+                    # Responses of brokers pass through this queue too, so the listeners observe a decision before the
+                    # responses to its requests.
                     self._confirmations.answered(event.broker_id, event.request, event.response)
                     self._spawn(self._reply(submission, self._confirm_report()))
                     return
                 if isinstance(event, QuorumEvent) and granted.refusal is None:
-                    # The image stays as it is, so other events proceed.
+                    # The image is unchanged, so the controller continues with other events.
                     self._spawn(self._reply(submission, self._terms.handle_quorum_event(event)))
                     return
                 topics = self._topics_to_fence(submission, granted)
@@ -237,8 +241,8 @@ class Controller:
             self._fences.reopen(self._image, submission.closed)
 
     def _decided_before(self, submission: Submission) -> DurableDecision | None:
-        """Return the recorded outcome of a retried request, which this or an earlier controller has decided. The
-        brokers already have the change, or get it with the whole image."""
+        """Return the recorded outcome if this is a retry of a request that this or an earlier controller has decided.
+        The brokers already have the change, or get it with the whole image."""
         outcomes, asked = self._outcomes, submission.asked
         if outcomes is None or asked is None:
             return None
@@ -248,8 +252,8 @@ class Controller:
         return self._completer.track(submission, outcomes.reply_of(submission.event, outcome), SentChange())
 
     async def _within_quota(self, submission: Submission, granted: AuthorizedEvent, *, many: bool) -> AuthorizedEvent:
-        """Drop the items that exceed the client's mutation quota. The quota counts the event once, before topics are
-        fenced for it."""
+        """Remove the items that exceed the client's mutation quota. The quota counts the event only once, before the
+        controller fences topics for it."""
         event, caller = submission.event, submission.caller
         if caller is None or type(event) not in COSTS or granted.refusal is not None:
             return granted
@@ -342,7 +346,8 @@ class Controller:
             self._say_bug(submission, problem)
 
     async def _confirm_report(self) -> None:
-        """Return once a majority confirms that this broker is still the controller: the next one needs the report."""
+        """Wait until a majority confirms that this broker is still the controller. If it is not, the next controller
+        needs the report."""
         await self._while_in_office(self._writer.confirm())
 
     async def _reply(self, submission: Submission, work: Awaitable[Any]) -> None:
@@ -371,7 +376,7 @@ class Controller:
         return offset
 
     async def _while_in_office(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a write or a confirmation; end the term if another controller is active."""
+        """Await a write or a confirmation. End the term if another broker is the controller."""
         try:
             return await work
         except ResignedError as error:
@@ -411,7 +416,7 @@ class Controller:
         self._outbox.send_whole(self._image, broker_id)
 
     def _report(self, event: Event[Any]) -> None:
-        """Queue an event that results from the brokers' responses."""
+        """Queue an event that a broker's response has caused."""
         if self._client.is_open:
             self._spawn(self._record(event))
 
@@ -432,8 +437,8 @@ class Controller:
 
 
 def _decision(image: ClusterImage, granted: AuthorizedEvent, *closed: FencedTopics) -> Decision:
-    """Decide the granted part of an event; the reply covers the whole event. Raises KafkaError if the decision refuses
-    the event. Pure."""
+    """Decide the authorized part of an event. The reply covers the whole event. Raises KafkaError if the decision
+    refuses the event. Pure."""
     if granted.refusal is not None:
         raise granted.refusal
     decision = rule_of(granted.event).decide(image, granted.event, *closed)

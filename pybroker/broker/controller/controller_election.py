@@ -33,11 +33,11 @@ from pybroker.errors import FatalError
 log = logging.getLogger(__name__)
 
 LEAVE_S_MAX = 5.0
-"""Longest wait for a store that does not respond. After it, the end of this broker's session allows another
-controller."""
+"""Longest wait for a store that does not respond. After this time the broker gives up; another broker becomes the
+controller when this broker's session ends."""
 OVERWRITTEN_PAUSE_S = 1.0
-"""Pause before this broker becomes a candidate again, after its image differed from the store. If no broker can read
-another program's change, the brokers would otherwise elect each other without end."""
+"""Seconds before this broker becomes a candidate again, after its image differed from the store. Without the pause,
+brokers that cannot read another program's change would elect each other without end."""
 
 
 class SoleController:
@@ -69,7 +69,7 @@ class SoleController:
 
 
 class TermElection:
-    """Takes part in elections while it runs. Each term has its own `Controller`."""
+    """Takes part in elections while it runs. It creates a new `Controller` for each term."""
 
     def __init__(self, leadership: ControllerLeadership, on_fatal: Callable[[FatalError], None]) -> None:
         self._leadership = leadership
@@ -80,12 +80,12 @@ class TermElection:
 
     @property
     def changes(self) -> tuple[int, int]:
-        """The controller epoch, and the number of the last change; (-1, -1) if this broker is not the controller."""
+        """The controller epoch, and the number of the last change; (-1, -1) while this broker is not the controller."""
         return (-1, -1) if self._controller is None else self._controller.changes
 
     @property
     def controller(self) -> int | None:
-        """The controller's broker id as far as this broker knows; None if there is none."""
+        """The controller's broker id, as far as this broker knows; None if there is no controller."""
         return self._leadership.controller
 
     def _take_part(self, work: Coroutine[Any, Any, None]) -> None:
@@ -139,7 +139,7 @@ class ControllerElection(TermElection):
         self._take_part(self._run(find_local_ids, shows_topic_ids))
 
     async def stop(self) -> None:
-        """Resign, if this broker is the controller: the other brokers then elect one at once."""
+        """Resign if this broker is the controller. The other brokers then elect a controller at once."""
         await self._take_no_part()
         if self._controller is not None:
             await self._resign()
@@ -148,14 +148,14 @@ class ControllerElection(TermElection):
                     await self._vacate(self._broker_id)
 
     async def unseat(self, broker_id: int) -> None:
-        """End another broker's term before its session ends, because brokers have seen that its process is dead. If it
-        is still running, the store refuses its writes once there is a new controller."""
+        """End another broker's term before its session ends, because brokers have seen that its process is dead. If
+        that process is still running, the store refuses its writes as soon as there is a new controller."""
         with contextlib.suppress(StoreError):
             await self._vacate(broker_id)
 
     async def _vacate(self, broker_id: int) -> None:
-        """Delete /controller if that broker is the controller and no later term has begun. Only the controller epoch
-        shows a later term: every new /controller node has the same version."""
+        """Delete /controller if that broker is the controller and no later term has begun. The version of /controller
+        is the same in each term, so only the controller epoch shows a later term."""
         terms = await get_or_none(self._store, znodes.CONTROLLER_EPOCH)
         node = await get_or_none(self._store, znodes.CONTROLLER)
         if terms is None or node is None or znodes.decode_controller(node.data) != broker_id:
@@ -193,8 +193,8 @@ class ControllerElection(TermElection):
                 self._leadership.set_controller(holder)
                 await changed.wait()
                 return
-            # The node is left over from an earlier session of this broker, or from a term that did not begin. Without
-            # removing it, this broker would wait until that session expires.
+            # This broker wrote the node in an earlier session, or in a term that did not begin. If it left the node
+            # there, it would have to wait until that session expires.
             await self._vacate(holder)
         self._leadership.set_controller(None)
         self._session_lost.clear()
@@ -210,8 +210,8 @@ class ControllerElection(TermElection):
         await self._hold(controller)
 
     async def _hold(self, controller: Controller) -> None:
-        """Wait until the term ends: with the session, or when the store refuses a write because another controller is
-        active."""
+        """Wait until the term ends: the session ends, or the store refuses a write because another broker is the
+        controller."""
         lost = asyncio.ensure_future(self._session_lost.wait())
         resigned = asyncio.ensure_future(controller.resigned.wait())
         try:

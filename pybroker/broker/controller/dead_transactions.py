@@ -1,8 +1,8 @@
-"""Outcomes of transactions that wrote to topics which have been deleted since. Pure.
+"""Outcomes of transactions that wrote to topics which were deleted afterwards. Pure.
 
-The transaction coordinator treats partitions of deleted topics as finished, and the deletion record stores the outcome.
-After an undelete, the partition leaders write the missing markers before clients see the topic
-(`coordinators.transaction.dead_topics`), and report them to the controller.
+The transaction coordinator treats partitions of deleted topics as finished, and the deletion record stores the
+transaction's outcome. After an undelete, the partition leaders write the missing transaction markers before clients see
+the topic (`coordinators.transaction.dead_topics`), and report the written markers to the controller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pybroker.native import Uuid
 
 @decides(KeepOutcome)
 def decide_keep(image: ClusterImage, event: KeepOutcome) -> Decision:
-    """Record the outcome in the deletion record of each topic that can still be undeleted."""
+    """Record the transaction's outcome in the deletion record of each topic that can still be undeleted."""
     by_topic: dict[Uuid, list[int]] = {}
     for topic_id, partition in event.partitions:
         by_topic.setdefault(topic_id, []).append(partition)

@@ -29,16 +29,16 @@ class Decision(msgspec.Struct, frozen=True):
     reply: Any
     separable: bool = False
     """True if the operations may be written one after another, in several multis. If a crash prevents some of them, the
-    next controller makes that part of the decision again."""
+    next controller decides that part again."""
     seams: tuple[int, ...] = ()
-    """Indexes at which the operations may be split if they exceed one multi. After a crash between two multis, the next
-    load completes the change or removes it (`metadata.image_loader`)."""
+    """Indexes at which the operations may be split if they are too large for one multi. After a crash between two
+    multis, the next load completes the change or removes it (`metadata.image_loader`)."""
     warnings: tuple[str, ...] = ()
-    """Log warnings for the operator, written when the decision is durable."""
+    """Warnings for the operator. The controller logs them when the decision is durable."""
 
 
 class Steps:
-    """Operations in atomic units: if they exceed one multi, they are split between units."""
+    """Operations in atomic units. If the operations are too large for one multi, they are split between two units."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -73,9 +73,9 @@ class FencedTopics(msgspec.Struct, frozen=True):
     lifted."""
 
     offsets: Mapping[Uuid, tuple[Mapping[str, Any], ...]] = {}
-    """Committed offsets for the deletion record."""
+    """Committed offsets to store in the deletion record."""
     ends: Mapping[Uuid, tuple[tuple[int, int], ...]] = {}
-    """Log start offset and log end offset by partition; -1: no broker reported it."""
+    """Log start offset and log end offset by partition. -1: no broker has reported the offset."""
 
 
 NOTHING_CLOSED = FencedTopics()
@@ -85,8 +85,7 @@ class DecisionRule(msgspec.Struct, frozen=True):
     """How one kind of event is decided."""
 
     decide: Callable[..., Decision]
-    """The decision function. Arguments: the image, the event, and a `FencedTopics` if topics are fenced for the event.
-    """
+    """The decision function. Arguments: the image, the event, and `FencedTopics` if topics are fenced for the event."""
     closes: Callable[[ClusterImage, Any], Sequence[TopicImage]] | None
     """Returns the topics to fence before the decision."""
 
@@ -123,6 +122,6 @@ def decided_kinds() -> frozenset[type[Event[Any]]]:
 
 @decides(CatchUp)
 def decide_catch_up(image: ClusterImage, event: CatchUp) -> Decision:
-    """Decide nothing: the reply shows that all earlier events have been decided."""
+    """Decide nothing. The reply shows that all earlier events have been decided."""
     del image, event
     return nothing(None)

@@ -2,7 +2,7 @@
 increments the decision count in the store.
 
 If the response to a write is lost, the controller does not know whether the write has succeeded. The decision count
-shows it: only the controller writes it, and each decision has its own number.
+shows whether it has: only the controller writes the count, and each decision increments it.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class DecisionWriter(Protocol):
     ) -> int:
         """Make the decision durable. Return the end of the metadata log, or -1 if the store has no log.
 
-        `before`: the image on which it was decided. `outcome`: the record of the reply, for retries. Raises the same
-        errors as `Writer.write`.
+        `before`: the image from which the decision was made. `outcome`: the record of the reply, for retries. Raises
+        the same errors as `Writer.write`.
         """
         ...
 
     async def confirm(self, by: float | None = None) -> None:
-        """Return once this broker is known to have been the controller at some time after the call. Raises
-        ResignedError if it is not, KafkaError REQUEST_TIMED_OUT if the store has not responded by `by` (loop time)."""
+        """Wait for proof that this broker was the controller at some time after the call. Raises ResignedError if it is
+        no longer the controller, KafkaError REQUEST_TIMED_OUT if the store has not responded by `by` (loop time)."""
         ...
 
 
@@ -113,27 +113,26 @@ class Writer:
         outcome: Sequence[Operation] = (),
         begin_by: float | None = None,
     ) -> None:
-        """Write operations durably. Wait as long as the store is unreachable. After `begin_by` (loop time), wait only
-        if the write may have been sent.
+        """Write operations durably. Wait while the store is unreachable; after `begin_by` (loop time), wait only if the
+        write may already have been sent.
 
         `separable` allows several multis, in order, with a split at any index. Otherwise operations that exceed one
         multi are split only at the indexes in `seams`. `outcome`: the record of the reply, for retries of the request.
 
         Raises ResignedError if another controller is active; KafkaError INVALID_REQUEST if the write is too large for
-        the store (nothing is changed), KAFKA_STORAGE_ERROR if the store has failed, REQUEST_TIMED_OUT if nothing could
-        be sent by `begin_by` (nothing is changed); FatalError if another program writes to the store.
+        the store (nothing is changed), KAFKA_STORAGE_ERROR if the store has failed, REQUEST_TIMED_OUT if the write
+        could not be sent by `begin_by` (nothing is changed); FatalError if another program writes to the store.
         """
         split = partial(_in_multis, operations, seams, separable)
         parts = await run_apart(split, large=len(operations) > PART_OPERATIONS_MAX)
-        # Write the outcome last: without it, after a crash in the middle, the next controller decides the missing part
-        # again.
+        # Write the outcome last. If a crash prevents this write, the next controller decides the missing part again.
         parts[-1] = (*parts[-1], *outcome)
         for number, part in enumerate(parts):
             try:
                 await self._write(part, again=bool(outcome), begin_by=None if number else begin_by)
             except ResignedError as error:
                 if number and not separable:
-                    # A part is already written: the next controller completes or undoes the decision.
+                    # A part is already written. The next controller completes or undoes the decision.
                     raise ResignedError(
                         "Another broker has become controller, and the change may or may not be made. Read the "
                         "current state before you try again.",
@@ -154,7 +153,7 @@ class Writer:
                 if await self._was_done(number, again):
                     break
             except UnavailableError as error:
-                # This attempt was not sent, and all earlier attempts are known to have failed.
+                # This attempt was not sent, and all earlier attempts have certainly failed.
                 self._unless_given_up(error, begin_by)
             except StoreClosedError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -163,8 +162,8 @@ class Writer:
         self._number = number
 
     async def confirm(self, by: float | None = None) -> None:
-        """Wait until the store confirms that this broker is still the controller. A controller that was replaced
-        without noticing must not refuse an event, nor respond to one without a write.
+        """Wait until the store confirms that this broker is still the controller. A controller that does not know about
+        its successor must not refuse an event, and must not respond to an event that needs no write.
 
         Raises ResignedError if another controller is active, KafkaError REQUEST_TIMED_OUT if the store has not
         confirmed by `by` (loop time).
@@ -185,13 +184,13 @@ class Writer:
         return count == number
 
     async def _look(self, by: float | None, *, count: bool) -> tuple[int | None, int]:
-        """Return (decision count if requested, version of the controller epoch) as soon as the store responds."""
+        """Return the decision count (None unless requested) and the version of the controller epoch, as soon as the
+        store responds."""
         while True:
             try:
-                # The ZooKeeper server of this session may lack the latest writes.
+                # The ZooKeeper server of this session may not have the latest writes yet.
                 await self._store.sync()
-                # Read the count before the epoch: a new controller changes the epoch first, and then increments the
-                # count as well.
+                # Read the count before the epoch, because a new controller changes the epoch first and then the count.
                 made = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data) if count else None
                 return made, (await self._store.get(znodes.CONTROLLER_EPOCH)).version
             except UnavailableError as error:
@@ -213,12 +212,13 @@ class Writer:
             return KafkaError(
                 ErrorCode.INVALID_REQUEST, f"The metadata store does not accept a value of this size: {error.cause}"
             )
-        # The write matches the image but not the store: another program has written to the store.
+        # The write fits the image but not the store: another program has written to the store.
         return FatalError(f"another program has changed the metadata store: {error.cause!r}")
 
 
 def _in_multis(operations: Sequence[Operation], seams: Sequence[int], separable: bool) -> list[Sequence[Operation]]:
-    """Split operations into multis. Raises KafkaError INVALID_REQUEST if one is too large for the store."""
+    """Split operations into multis. Raises KafkaError INVALID_REQUEST if an operation or an atomic unit is too large
+    for the store."""
     parts = list(in_parts(operations)) if separable else at_seams(operations, seams)
     for part in parts if len(parts) > 1 else ():
         if operations_bytes(part) > MULTI_BYTES_MAX:

@@ -1,9 +1,9 @@
-"""Tracks deletions and undeletes: confirmations of brokers, repeated requests, and the removal of the data on every
+"""Tracks deletions and undeletes: the brokers' confirmations, repeated requests, and the removal of the data on every
 broker.
 
 A broker that never responds does not block a deletion: the topic's name is free at once. When the broker returns, it
-stages its replica after its first LeaderAndIsr of type FULL. Only in clusters without topic ids does the name stay in
-use until every broker has responded.
+stages its replica after its first LeaderAndIsr of type FULL. Only in clusters without topic ids, the name stays in use
+until every broker has responded.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ PAUSE_S = 0.5
 RETRIES_MAX = 20
 """Limit of retries. After that, the broker stages the replica when it gets its next LeaderAndIsr of type FULL."""
 PARTLY_S = 1.0
-"""Time for brokers to confirm before the controller stores which ones have. Most deletions are confirmed by all brokers
-in this time, and need only one write."""
+"""Seconds that the controller waits before it stores which brokers have confirmed. All brokers confirm most deletions
+in this time, and then one write is enough."""
 
 
 class Deletions:
@@ -68,14 +68,14 @@ class Deletions:
         self._unconfirmed: dict[Uuid, set[int]] = {}
         """Topic id → brokers that have not responded to StopReplica."""
         self._partly: set[Uuid] = set()
-        """The topics of `_unconfirmed` with confirmations that have not been stored yet."""
+        """Topics in `_unconfirmed` with confirmations that are not stored yet."""
         self._partly_due: asyncio.TimerHandle | None = None
         self._pending_undeletes = PendingUndeletes()
         self._tries: dict[Uuid, int] = {}
         self._staged: set[Uuid] = set()
-        """Topics of which all replicas are staged; brokers remove the data after the delay."""
+        """Topics whose replicas are all staged. Brokers remove the data after the delay."""
         self._unchecked: set[Uuid] = set()
-        """The topics of `_staged` for which a broker has removed data since the last check."""
+        """Topics in `_staged` from which a broker has removed data since the last check."""
         self._newly_staged: set[Uuid] = set()
         self._undeletes: dict[Uuid, asyncio.Future[Any]] = {}
         self._freed: dict[Uuid, asyncio.Future[None]] = {}
@@ -84,18 +84,18 @@ class Deletions:
         self._timers: set[asyncio.TimerHandle] = set()
 
     def start(self, image: ClusterImage) -> None:
-        """Continue unfinished deletions. A broker gets its unconfirmed requests again when it registers."""
+        """Continue unfinished deletions. When a broker registers, it gets its unconfirmed requests again."""
         self._image = image
         self._take(image.deletions.values())
         self._spawn(self._run())
 
     def pending_of(self, broker_id: int) -> list[Uuid]:
-        """Return the topics for which a broker has not confirmed the staging."""
+        """Return the topics for which the broker has not confirmed the staging."""
         stopping = [topic_id for topic_id, brokers in self._unconfirmed.items() if broker_id in brokers]
         return stopping + self._pending_undeletes.pending_of(broker_id)
 
     async def stop(self) -> None:
-        """Stop. Nothing is lost: the store contains the deletion records."""
+        """Stop. The next controller continues, because the store has the deletion records."""
         for timer in (*self._timers, *([] if self._partly_due is None else [self._partly_due])):
             timer.cancel()
         for task in self._tasks:
@@ -113,11 +113,11 @@ class Deletions:
         for _, topic_id in delta.unstaged:
             self._staged_data_changed(topic_id)
         if delta.forgotten_brokers:
-            # In a quorum, the staged data of an unregistered broker is forgotten together with the broker.
+            # In a quorum, the image forgets the staged data of a broker when the broker is unregistered.
             for topic_id in tuple(self._staged):
                 self._staged_data_changed(topic_id)
         if delta.lost_brokers:
-            # The undelete no longer waits for lost brokers.
+            # The undelete no longer waits for brokers that are down.
             self._wake.set()
         named = [record.topic_id for record in delta.deletions if not record.by_order]
         for topic_id in (*named, *delta.forgotten_deletions):
@@ -127,7 +127,7 @@ class Deletions:
 
     def _take(self, records: Iterable[DeletionRecord]) -> None:
         for record in records:
-            # Confirmations of an earlier state of the deletion remain valid.
+            # Confirmations from an earlier state of the deletion remain valid.
             waiting = self._unconfirmed.get(record.topic_id, record.unconfirmed)
             tries = self._tries.get(record.topic_id, 0)
             self._drop(record.topic_id, undeleting=record.state == UNDELETING)
@@ -141,7 +141,7 @@ class Deletions:
                     self._note_partly(record.topic_id)
             elif record.state == UNDELETING:
                 self._pending_undeletes.begin(record)
-                # If no broker is left to respond, the deletion can advance.
+                # If all remaining brokers have responded, the deletion can advance.
                 self._wake.set()
             elif record.state == STAGED:
                 self._staged.add(record.topic_id)
@@ -187,7 +187,7 @@ class Deletions:
             self._wake.set()
 
     def _note_partly(self, topic_id: Uuid) -> None:
-        """Store after `PARTLY_S` which brokers have confirmed; tools then show the missing ones."""
+        """After `PARTLY_S`, store which brokers have confirmed. Tools then show the missing brokers."""
         self._partly.add(topic_id)
         if self._partly_due is None:
             self._partly_due = asyncio.get_running_loop().call_later(PARTLY_S, self._partly_is_due)
@@ -200,7 +200,7 @@ class Deletions:
         """Return a future for the reply to FinishUndelete, which completes when the running undelete has ended. It is
         cancelled when this controller's term ends.
 
-        A retried request may ask for an undelete that has ended in the meantime, also on an earlier controller.
+        The undelete of a retried request may already have ended, even on an earlier controller.
         """
         future = self._undeletes.get(topic_id)
         if future is not None:
@@ -214,7 +214,7 @@ class Deletions:
         return future
 
     def _undeleted(self, topic_id: Uuid) -> UndeletedTopic | KafkaError:
-        """Return the reply of an undelete that has ended."""
+        """Return the reply for an undelete that has ended."""
         topic = self._image.topic_by_id(topic_id)
         if topic is not None:
             return UndeletedTopic(topic.name, topic_id)
@@ -267,7 +267,7 @@ class Deletions:
     # --- records ------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Store confirmations, and find deletions whose data has been removed on every broker."""
+        """Store confirmations. Find the deletions whose data is removed on every broker."""
         while True:
             self._wake.clear()
             try:
@@ -275,7 +275,7 @@ class Deletions:
             except StoreClosedError:
                 return  # The broker is stopping.
             except UnavailableError as problem:
-                # The store client has already retried for a while. A longer pause would delay undeletes.
+                # The store client has already retried for a while. A longer pause here would delay undeletes.
                 log.warning("cannot record deletions yet, retrying: %s", problem)
                 await asyncio.sleep(PAUSE_S)
                 continue
@@ -316,7 +316,7 @@ class Deletions:
         return tuple(found)
 
     async def _removed(self) -> tuple[Uuid, ...]:
-        """Return the staged deletions for which no broker has data any more."""
+        """Return the staged deletions for which no broker has data."""
         if not self._unchecked:
             return ()
         topics, self._unchecked = self._unchecked, set()
@@ -325,7 +325,7 @@ class Deletions:
         except StoreError:
             self._unchecked |= topics
             raise
-        # A topic may have been undeleted during the read; it is no longer staged then.
+        # During the read, a topic may have been undeleted; it is then no longer staged.
         return tuple(topic_id for topic_id in unheld if topic_id in self._staged)
 
     def _staged_data_changed(self, topic_id: Uuid) -> None:

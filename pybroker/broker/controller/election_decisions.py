@@ -1,4 +1,5 @@
-"""Decisions about leader elections on request, and about the balance of preferred leaders. Pure functions."""
+"""Decisions about leader elections that a client requests, and about the balance of preferred leaders. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from pybroker.broker.metadata.metadata_store import Operation
 from pybroker.protocol.error_codes import ErrorCode
 
 BALANCED_AT_ONCE = 1_000
-"""Leader changes per decision, at most: after each change, clients have to look up the new leader."""
+"""Limit of leader changes per decision, because clients have to look up the new leader after each change."""
 
 
 @decides(ElectLeaders)
 def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
     """Elect leaders; each partition succeeds or fails independently (KIP-460). If the request names no partitions,
-    consider all of them, and return only the partitions that needed an election."""
+    consider all partitions, and return only those with an election."""
     alive = frozenset(image.brokers) - image.leaving
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []
@@ -96,7 +97,7 @@ def _unavailable(name: str, index: int, before: PartitionImage, unclean: bool) -
 
 @decides(BalanceLeaders)
 def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
-    """Move at most `BALANCED_AT_ONCE` leaders; the caller repeats the event until no leader has to move."""
+    """Move at most `BALANCED_AT_ONCE` leaders. The caller repeats the event until every leader is in its place."""
     alive = frozenset(image.brokers) - image.leaving
     all_, lacking = Counter[int](), Counter[int]()
     for topic in image.topics.values():
@@ -113,7 +114,8 @@ def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
     operations: list[Operation] = []
     for name, topic in image.topics.items():
         for index, before in enumerate(topic.partitions):
-            # During a reassignment the first replica may soon be removed, or may have joined the ISR only now.
+            # During a reassignment, do not elect the first replica: it may soon be removed, or may just have joined the
+            # ISR.
             if before.leader == before.replicas[0] or before.replicas[0] not in uneven or is_moving(before):
                 continue
             election = preferred(before, alive)

@@ -13,21 +13,22 @@ from pybroker.broker.cluster.events import NewTopic
 R = TypeVar("R")
 
 MANY = 1_000
-"""Elements that the event loop handles without a pause: deciding about one takes 5 to 50 µs."""
+"""Number of elements that the event loop may process without a pause: each element takes 5 to 50 µs."""
 
 
 def has_many_elements(event: Any) -> bool:
-    """Return whether an event has at least `MANY` elements, nested ones and partitions of new topics included."""
+    """Return whether an event has at least `MANY` elements. Nested elements and the partitions of new topics count too.
+    """
     return _count(event, MANY) >= MANY
 
 
 async def run_apart(work: Callable[[], R], *, large: bool) -> R:
-    """Run pure work, in a thread if it is large: it must not block the event loop, which serves clients."""
+    """Run pure work. Large work runs in a thread, because it must not block the event loop, which serves clients."""
     return await asyncio.to_thread(work) if large else work()
 
 
 def _count(value: Any, most: int) -> int:
-    """Return the number of elements. Stop counting when it reaches `most`."""
+    """Return the number of elements, but stop counting at `most`."""
     inner: Iterable[Any]
     count = 0
     if isinstance(value, NewTopic):

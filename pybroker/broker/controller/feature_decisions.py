@@ -1,6 +1,6 @@
 """Decisions about feature levels (KIP-584). Pure.
 
-In a metadata quorum, metadata.version can only rise: records of the higher level may be in the log already.
+In a metadata quorum, metadata.version can only rise, because the log may already contain records of the higher level.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def decide_update_features(image: ClusterImage, event: UpdateFeatures) -> Decisi
 
 @decides(FinalizeFeatures)
 def decide_first_levels(image: ClusterImage, event: FinalizeFeatures) -> Decision:
-    """Finalize the levels of a metadata log that has no level of metadata.version. A new log gets the highest levels,
-    and the users that were added before the first start. An existing log was written by an older release and gets the
-    lowest level."""
+    """Finalize the feature levels if the metadata log has no level of metadata.version. A new log gets the highest
+    levels, and the users that were added before the first start. An existing log was written by an older release and
+    gets the lowest level."""
     before = image.features
     if before.metadata_version is not None:
         return nothing(None)

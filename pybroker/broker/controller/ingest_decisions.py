@@ -1,7 +1,8 @@
 """Decisions about staged ingests: begin, commit, end. Pure.
 
-The commit is one multi, which checks the controller epoch and replaces the open record by the committed one. After it,
-the commit is final even if processes crash: the brokers link the segments, and `FinishIngest` records their offsets.
+The commit is one multi. It checks the controller epoch and replaces the open record by the committed record. After this
+multi, the commit is final even if processes crash: the brokers link the segments, and `FinishIngest` records the
+segments' offsets.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ OFFSET_MAX = 2**63 - 1
 
 @decides(BeginIngest)
 def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
-    """Open an ingest. Return the open record, or the committed one if the ingest has already been committed."""
+    """Open an ingest. Return its open record, or its committed record if the ingest is already committed."""
     topic_id, ingest_id, batch_id = event.key
     if image.topic_by_id(topic_id) is None:
         raise unknown_topic(image, topic_id)
@@ -85,8 +86,8 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
 
 
 def _check_readable(image: ClusterImage, key: IngestKey) -> None:
-    """Raise KafkaError if the record of this ingest id is damaged: the ingest may have been committed, and a new one
-    could duplicate its records."""
+    """Raise KafkaError if the record of this ingest id is damaged: the ingest may have been committed, and a second
+    ingest would duplicate its records."""
     for path in ingest_paths(key):
         if path in image.damaged_ingests:
             raise KafkaError(
@@ -96,13 +97,13 @@ def _check_readable(image: ClusterImage, key: IngestKey) -> None:
 
 
 def _missing_folder(image: ClusterImage, record: IngestRecord) -> dict[str, Uuid]:
-    """Return the parent node of a record if the node does not exist yet."""
+    """Return the parent node of a record, if this node does not exist yet."""
     return {} if record.folder in image.ingest_folders else {record.folder: record.topic_id}
 
 
 def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition], code: ErrorCode) -> None:
-    """Refuse an ingest whose record, including its offsets, would exceed the store's limit for a value. Every commit
-    can therefore be finished."""
+    """Refuse an ingest whose record would exceed the store's size limit of a value, offsets included. Otherwise a
+    committed ingest might not fit into the store."""
     widest = {
         index: msgspec.structs.replace(part, base_offset=OFFSET_MAX, end_offset=OFFSET_MAX)
         for index, part in partitions.items()
@@ -119,7 +120,7 @@ def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition
 
 @decides(CommitIngest)
 def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
-    """Commit an ingest. Return the record; its state is COMMITTING until all partitions have the records."""
+    """Commit an ingest. Return the record. Its state is COMMITTING until all partitions have linked the segments."""
     done = image.commit_of(event.key)
     if done is not None:
         return nothing(done)
@@ -159,8 +160,8 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
 
 
 def _check_states(image: ClusterImage, topic_id: Uuid, versions: Mapping[int, int]) -> None:
-    """Refuse a commit that was prepared for another leader or ISR. Comparing with the image is sufficient: only the
-    controller writes partition states, and the multi checks the controller epoch."""
+    """Refuse a commit if a partition's leader or ISR has changed since the commit was prepared. A comparison with the
+    image is sufficient: only the controller writes partition states, and the multi checks the controller epoch."""
     partitions = image.topics[image.names[topic_id]].partitions
     for index, version in versions.items():
         if partitions[index].state_version != version:
@@ -181,7 +182,8 @@ def decide_reopen_ingest(image: ClusterImage, event: ReopenIngest) -> Decision:
 
 @decides(TouchIngests)
 def decide_touch_ingests(image: ClusterImage, event: TouchIngests) -> Decision:
-    """Record the time of the last append, unless the ingest is no longer open or already has a later time."""
+    """Record the time of the last append. Ignore the event if the ingest is no longer open, or has a later time
+    already."""
     touched = [
         msgspec.structs.replace(known, touched_ms=at_ms)
         for key, epoch, at_ms in event.touched
@@ -195,7 +197,7 @@ def decide_touch_ingests(image: ClusterImage, event: TouchIngests) -> Decision:
 
 @decides(FinishIngest)
 def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
-    """Record the offsets of partitions that have linked the records. Return the record with its offsets."""
+    """Record the offsets of partitions that have linked the segments. Return the record with these offsets."""
     known = image.committed_ingests.get(series_of(event.key))
     if known is None or known.key != event.key:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit of this ingest is no longer known.")
@@ -221,7 +223,7 @@ def _finished(known: IngestRecord, partitions: Mapping[int, IngestedPartition]) 
 
 @decides(LoseIngest)
 def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
-    """Handle the loss of staged data on a leader. Ignore the report of a former leader: the current leader may have the
+    """Handle a leader's loss of staged data. Ignore the report of a former leader: the current leader may have the
     data."""
     known = image.committed_ingests.get(series_of(event.key))
     if known is None or known.key != event.key:
@@ -264,8 +266,8 @@ def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
 
 @decides(DropIngests)
 def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
-    """End open ingests (aborted, expired, topic deleted) and forget committed ones. Ignore an ingest that is missing or
-    has been begun again since. Return the open ingests that ended."""
+    """End open ingests (aborted, expired, topic deleted) and remove the records of committed ingests. Ignore an ingest
+    that has no record or has been opened again since. Return the open ingests that ended."""
     ended = [
         record for key, epoch in event.open if (record := image.ingests.get(key)) is not None and epoch == record.epoch
     ]
@@ -285,7 +287,7 @@ def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
 
 
 def _emptied_folders(image: ClusterImage, topics: Iterable[Uuid], dropped: AbstractSet[str]) -> tuple[str, ...]:
-    """Return the parent znodes of deleted topics that will be empty after the removal of `dropped`."""
+    """Return the parent znodes of deleted topics that the removal of `dropped` leaves empty."""
     left = {record.path for record in (*image.ingests.values(), *image.committed_ingests.values())}
     used = {path.rpartition("/")[0] for path in (left | image.damaged_ingests) - dropped}
     return tuple(

@@ -1,4 +1,4 @@
-"""The controller's internal events: responses of brokers, and follow-up events."""
+"""Events that the controller submits to itself: responses of brokers, and events that follow from earlier decisions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
     broker: BrokerImage
     intact: bool
-    """Whether the restart cannot have lost a record that was visible before it."""
+    """Whether the restart certainly lost no record that was visible before."""
 
 
 class BrokersChanged(Event[None], frozen=True):
@@ -31,7 +31,7 @@ class FinalizeFeatures(Event[None], frozen=True):
     """The first event of a term in a metadata log without a level of metadata.version."""
 
     users: Mapping[str, Mapping[str, str]] = {}
-    """The users that were added before the first start: SCRAM credentials by name and mechanism."""
+    """Users that were added before the first start: SCRAM credentials by user name and mechanism."""
 
 
 class FenceBroker(Event[None], frozen=True):
@@ -43,8 +43,8 @@ class FenceBroker(Event[None], frozen=True):
 
 
 class BrokerSessionEnded(Event[None], frozen=True):
-    """Fence a broker of a metadata quorum that has sent no heartbeat for too long, or whose process was seen dead by
-    other brokers. KafkaError STALE_BROKER_EPOCH: another broker epoch is registered."""
+    """Fence a broker of a metadata quorum: it has sent no heartbeat for too long, or other brokers have seen that its
+    process is dead. KafkaError STALE_BROKER_EPOCH: another broker epoch is registered."""
 
     broker_id: int
     broker_epoch: int
@@ -57,19 +57,19 @@ class BrokerForgotten(Event[None], frozen=True):
 
 
 class FinishUndelete(Event[UndeletedTopic | KafkaError], frozen=True):
-    """End an undelete: enough replicas have their data back, or the topic cannot come back (`problem`)."""
+    """End an undelete: enough replicas have their data back, or the topic cannot be restored (`problem`)."""
 
     topic_id: Uuid
     problem: str | None = None
     holders: Mapping[int, tuple[int, ...]] | None = None
-    """Brokers that have the data, by partition; None: all brokers."""
+    """By partition, the brokers that have the data; None: all brokers."""
 
 
 class AdvanceDeletions(Event[None], frozen=True):
-    """Advance deletions: all replicas have confirmed (`staged`), or the data is removed everywhere (`removed`)."""
+    """Advance deletions. `staged`: all replicas have confirmed. `removed`: every broker has removed the data."""
 
     confirmed: tuple[tuple[Uuid, tuple[int, ...]], ...] = ()
-    """(topic id, brokers that have confirmed), while other brokers are missing."""
+    """(topic id, brokers that have confirmed), while confirmations of other brokers are missing."""
     staged: tuple[Uuid, ...] = ()
     removed: tuple[Uuid, ...] = ()
     tombstones_max: int = 10_000
@@ -77,8 +77,8 @@ class AdvanceDeletions(Event[None], frozen=True):
 
 
 class RemoveLeftovers(Event[None], frozen=True):
-    """Remove the next part of a deleted topic's znodes. The topic had too many znodes for the multi that freed its
-    name."""
+    """Remove the next part of a deleted topic's znodes. The multi that freed the topic's name could not contain all of
+    them."""
 
     name: str
 
@@ -90,15 +90,15 @@ class FinishMigrations(Event[None], frozen=True):
 
 
 class BalanceLeaders(Event[int], frozen=True):
-    """Elect the preferred leaders of each broker that lacks more than `percentage` of the leaderships it should have.
+    """Elect the preferred leaders for each broker that lacks more than `percentage` of the leaderships it should have.
     Reply: the number of elections."""
 
     percentage: int
 
 
 class ElectAnyLeaders(Event[None], frozen=True):
-    """Elect leaders in topics that allow unclean elections since their last change: any live replica may lead a
-    partition without a leader."""
+    """Elect leaders in topics that have just begun to allow unclean elections: any live replica may lead a partition
+    without a leader."""
 
 
 class AdvanceReassignments(Event[None], frozen=True):

@@ -18,15 +18,15 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(AlterIsr)
 def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
-    """Change ISRs; each partition succeeds or fails independently. A broker joins an ISR only if the leader has seen
-    its current broker epoch (KIP-903): a broker that has restarted since may have lost records that the leader counts
-    as replicated."""
+    """Change ISRs; each partition succeeds or fails independently. A broker joins an ISR only if the leader names the
+    broker's current epoch (KIP-903). If the broker has restarted since the leader's request, it may have lost records
+    that the leader counts as replicated."""
     require_broker_epoch(image, event.broker_id, event.broker_epoch)
     operations: list[Operation] = []
     changed: dict[str, list[PartitionImage]] = {}
     outcomes: list[IsrOutcome] = []
     held: dict[Uuid, set[int]] = {}
-    """Topic id → partitions that accept no new ISR member for now, because a staged ingest is being linked."""
+    """Topic id → partitions that accept no new ISR member while a staged ingest is being linked."""
     for change in event.changes:
         name = image.names.get(change.topic_id)
         if name is None or change.partition >= len(image.topics[name].partitions):

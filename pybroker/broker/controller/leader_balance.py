@@ -15,7 +15,7 @@ from pybroker.errors import KafkaError
 log = logging.getLogger(__name__)
 
 PAUSE_S = 1.0
-"""Pause between two decisions: in between, clients look up their new leaders."""
+"""Seconds between two decisions. During the pause, clients look up their new leaders."""
 
 
 class LeaderBalance:

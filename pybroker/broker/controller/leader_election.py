@@ -29,18 +29,18 @@ class LeaderElection(NamedTuple):
     isr: tuple[int, ...]
     suspect: tuple[LogEnd, ...] = ()
     doubtful: bool = False
-    """Whether the leader is a suspect and may have lost records that consumers or followers have seen."""
+    """True if the leader is a suspect: it may have lost records that consumers or followers have already read."""
     unclean: bool = False
-    """Whether a replica for which the election did not wait may have more records."""
+    """True if the election did not wait for a replica that may have more records."""
 
 
 UNCLEAN = "unclean.leader.election.enable"
 
 
 def with_suspects(partition: PartitionImage, suspect: frozenset[int], anew: frozenset[int]) -> PartitionImage:
-    """Record the ISR members in `suspect` as suspects: they may have lost the end of their logs. The brokers in `anew`
-    have restarted: log ends that they reported before no longer count. A replica that was allowed to begin with an
-    empty log still is."""
+    """Record the ISR members in `suspect` as suspects: they may have lost the end of their logs. Discard the log ends
+    that brokers in `anew` reported, because these brokers have restarted. A replica that may begin with an empty log
+    keeps this permission."""
     known = {log_end.broker_id: log_end for log_end in partition.suspect}
     members = [*known, *(member for member in partition.isr if member in suspect and member not in known)]
     suspects = tuple(
@@ -53,7 +53,7 @@ def with_suspects(partition: PartitionImage, suspect: frozenset[int], anew: froz
 
 
 def with_reported_log_end(partition: PartitionImage, end: LogEnd) -> PartitionImage:
-    """Return the partition with a newly reported log end."""
+    """Return the partition with a log end that a replica has just reported."""
     others = tuple(log_end for log_end in partition.suspect if log_end.broker_id != end.broker_id)
     return msgspec.structs.replace(partition, suspect=(*others, end))
 
@@ -65,16 +65,16 @@ def elect(
     emptied: frozenset[int] = frozenset(),
     unclean: bool = False,
 ) -> LeaderElection:
-    """Elect the first replica in assignment order that is in sync and alive. Without one, the partition has no leader
-    and keeps its ISR: only these replicas have all acknowledged records. If `unclean`, any live replica then becomes
-    leader, alone in the ISR.
+    """Elect the first replica in assignment order that is in sync and alive. If there is no such replica, the partition
+    has no leader and keeps its ISR, because only the ISR has all acknowledged records. But if `unclean` is set, any
+    live replica becomes leader and the only ISR member.
 
     Suspects leave every ISR that has another member, alive or not. If all members are suspects, the election waits
-    until all of them have reported their log ends, and the longest log wins. A single suspect becomes leader without a
-    report.
+    until all of them have reported their log ends, and the longest log wins. If there is only one suspect, it becomes
+    leader without a report.
 
-    Brokers in `emptied` have lost a log directory: their log may be missing. If the partition has other replicas, such
-    a broker becomes leader only in an unclean election, and only if no other replica can.
+    Brokers in `emptied` have lost a log directory, so their log may be missing. If the partition has other replicas,
+    such a broker becomes leader only in an unclean election, and only if no other replica can.
     """
     suspects = {log_end.broker_id: log_end for log_end in partition.suspect}
     trusted = tuple(member for member in partition.isr if member not in suspects)
@@ -103,13 +103,13 @@ def elect(
                 return LeaderElection(
                     replica, (replica,), _beginning(partition, replica), replica in suspects, unclean=True
                 )
-    # A single suspect need not report its log end.
+    # If there is only one suspect, its log end is not needed.
     kept = trusted or len(suspects) > 1 or any(log_end.end == MISSING_LOG for log_end in suspects.values())
     return LeaderElection(NO_LEADER, trusted or partition.isr, partition.suspect if kept else ())
 
 
 def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
-    """Return the live suspect with the longest log; None while a report is missing."""
+    """Return the live suspect with the longest log; None if a report is still missing."""
     ends = {log_end.broker_id: (log_end.epoch, log_end.end) for log_end in partition.suspect}
     if len(ends) > 1 and any(log_end.end == UNKNOWN_END for log_end in partition.suspect):
         return None
@@ -128,13 +128,13 @@ def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
 def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
     """Return whether the reported logs prove that no record was ever acknowledged.
 
-    The conditions: the partition is young, no reported log has a record, and an in-sync replica has no log. This
-    happens when the controller dies before it has told the replica to create its log. A lost log directory proves
-    nothing.
+    This is proved if the partition is young, no reported log has a record, and an in-sync replica has no log. It
+    happens when the controller dies before the replica has got the request to create its log. If a log directory was
+    lost, a missing log proves nothing.
     """
     suspects = [log_end for log_end in partition.suspect if log_end.end != UNKNOWN_END]
     missing = [log_end for log_end in suspects if log_end.end == MISSING_LOG and log_end.epoch < 0]
-    # A replica without a log causes at most two state changes: its election, and its report.
+    # A replica without a log changes the partition's state at most twice: by its election, and by its report.
     young = partition.young or partition.state_version <= 2 * (1 + len(missing))
     return (
         young
@@ -144,13 +144,13 @@ def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
 
 
 def without_false_alarm(election: LeaderElection, partition: PartitionImage, emptied: frozenset[int]) -> LeaderElection:
-    """Return the election, with `doubtful` set to False if no record can be lost."""
+    """Return the election. Set `doubtful` to False if no record can have been lost."""
     return election._replace(doubtful=election.doubtful and not never_began(partition, emptied))
 
 
 def awaited(partition: PartitionImage, alive: frozenset[int]) -> tuple[int, ...]:
-    """Return the brokers that are down and may have records which the live replicas have lost. Empty if the partition
-    has a leader, or if no replica has lost anything."""
+    """Return the brokers that are down and may have records that the live replicas have lost. Empty if the partition
+    has a leader, or if no replica has lost records."""
     if partition.leader != NO_LEADER or not partition.suspect:
         return ()
     suspects = {log_end.broker_id: log_end for log_end in partition.suspect}
@@ -168,7 +168,7 @@ def emptied_of(image: ClusterImage) -> frozenset[int]:
 
 
 def may_elect_uncleanly(image: ClusterImage, topic: TopicImage) -> bool:
-    """Return whether the topic allows unclean elections. It does not while a staged ingest is being linked: a leader
+    """Return whether the topic allows unclean elections. While a staged ingest is being linked it does not: a leader
     without the staged segments could never finish the ingest."""
     own = topic.config.get(UNCLEAN)
     allowed = image.unclean_elections if own is None else own == "true"
@@ -176,7 +176,7 @@ def may_elect_uncleanly(image: ClusterImage, topic: TopicImage) -> bool:
 
 
 def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: int, static: bool) -> bool:
-    """Return `unclean.leader.election.enable` for topics without a setting of their own. `static`: the value in this
+    """Return the value of `unclean.leader.election.enable` for topics that do not set it. `static`: the value in this
     controller's configuration file."""
     for name in (str(broker_id), DEFAULT_BROKER_CONFIG):
         stored = broker_configs.get(name)
@@ -205,9 +205,8 @@ def preferred(partition: PartitionImage, alive: frozenset[int]) -> LeaderElectio
 
 
 def linking_partitions(image: ClusterImage, topic_id: Uuid) -> set[int]:
-    """Return the partitions of a topic for which an ingest is committed while an in-sync replica may still lack the
-    records. Until all in-sync replicas have them, no other replica may join the ISR or become leader: it may have
-    neither the records nor the staged segments."""
+    """Return the partitions of a topic in which a committed ingest is not yet linked on every in-sync replica. Until
+    then, no other replica may join the ISR or become leader: it may lack both the records and the staged segments."""
     return {
         index
         for record in image.committed_ingests.values()

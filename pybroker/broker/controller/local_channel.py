@@ -1,4 +1,5 @@
-"""The control channel to the broker in this process: passes messages as objects, without serialization."""
+"""The control channel from the controller to the broker in the same process. It passes messages as objects, without
+serialization."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class LocalChannel:
         return future
 
     def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Send a request immediately, ahead of the queue."""
+        """Send a request immediately, before queued requests."""
         task = asyncio.create_task(self._answer(request), name="controller-question")
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
@@ -57,7 +58,7 @@ class LocalChannel:
     async def _answer(self, request: ControlRequest) -> ControlResponse:
         try:
             return await self._receiver(request)
-        except Exception:  # The controller waits for a response, and the requests behind this one must still run.
+        except Exception:  # The controller waits for a response, and the queue behind this request must continue.
             log.exception(
                 "control request failed in the local broker request=%s: this is a bug in pybroker",
                 type(request).__name__,

@@ -19,10 +19,11 @@ from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 DECISION_MS_MIN = 1_000
-"""Shortest time for a decision. With a shorter timeout, the caller does not wait until the change is applied
-everywhere, but the decision itself takes a moment."""
+"""Shortest time limit for a decision. A caller with a shorter timeout does not wait until the change is applied
+everywhere, but even the decision takes a moment."""
 EVENTS_QUEUED_MAX = 10_000
-"""Length limit of the queue. Each client waits for its answer before it submits more: a longer queue indicates a fault.
+"""Length limit of the queue. A longer queue indicates a fault, because each client waits for its answer before it
+submits more.
 """
 
 R = TypeVar("R")
@@ -35,18 +36,18 @@ class Submission(msgspec.Struct, eq=False):
     asked_by: int
     """The broker that waits for the answer. It gets the answer only after its own metadata shows the change."""
     deadline: float | None
-    """Loop time until which to wait for the brokers to apply the decision; None: no limit."""
+    """Loop time at which the wait for the brokers to apply the decision ends; None: no limit."""
     decide_by: float | None
-    """Loop time at which the event is dropped if the decision has not begun."""
+    """Loop time after which the decision may no longer begin."""
     answered: asyncio.Future[EventAnswer[Any]]
     came: float
     """Arrival time, by the clock of the queue metrics."""
     asked: RequestIdentity | None = None
-    """The request id under which the outcome is recorded; None: it is not recorded."""
+    """Request id under which the outcome is recorded; None: the outcome is not recorded."""
     caller: Caller | None = None
-    """The client that submits the event and whose permissions apply; None for a broker."""
+    """The client that submits the event, for the authorization; None if a broker submits it."""
     closed: ClosedTopics | None = None
-    """The topics fenced for the decision; None while no topic is fenced."""
+    """The topics that are fenced for the decision; None: no topic is fenced yet."""
     over_quota: Mapping[int, KafkaError] | None = None
     """Items that the client's quota refuses, by index; None until the quota has been checked."""
     throttle_time_ms: int = 0
@@ -80,19 +81,20 @@ class LocalControllerClient:
         self._queue: asyncio.Queue[Submission] = asyncio.Queue()
         self._open = False
         self._refusal: KafkaError | None = None
-        """The error for queued events, once the controller takes no more of them."""
+        """The error for queued events after the controller has stopped taking them."""
         self.figures = QueueFigures()
         self.heartbeats: Callable[[BrokerHeartbeat], None] | None = None
-        """Processes heartbeats immediately: they must not wait behind decisions. Raises KafkaError."""
+        """Processes heartbeats immediately, because they must not wait behind decisions. Raises KafkaError."""
         self._under_way: dict[Uuid, asyncio.Future[EventAnswer[Any]]] = {}
 
     @property
     def waiting(self) -> int:
-        """Number of queued events that the controller has not taken."""
+        """Number of events in the queue."""
         return self._queue.qsize()
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """Return immediately: on a single broker, metadata shows a change before the event is answered."""
+        """Return immediately: on a single broker, metadata always shows a change before the submitter gets the answer.
+        """
 
     async def submit(
         self,
@@ -124,7 +126,7 @@ class LocalControllerClient:
         request_id = asked.request_id
         self._under_way[request_id] = answered
         answered.add_done_callback(lambda done: self._answered(request_id, done))
-        # A cancellation of this caller must not cancel the submission: a retry may still wait for the answer.
+        # A cancelled caller must not cancel the submission: a retry may still wait for the answer.
         return await asyncio.shield(answered)
 
     def _put(
@@ -148,12 +150,12 @@ class LocalControllerClient:
     def _answered(self, request_id: Uuid, done: asyncio.Future[EventAnswer[Any]]) -> None:
         del self._under_way[request_id]
         if not done.cancelled():
-            done.exception()  # Retrieve the exception: asyncio logs a warning otherwise if no caller waits any more.
+            done.exception()  # Retrieve the exception; else asyncio warns about it if no caller waits any more.
 
-    # --- the controller's end -----------------------------------------------------------------------------------------
+    # --- for the controller -----------------------------------------------------------------------------------------
 
     def open(self, first: Event[R] | None) -> asyncio.Future[EventAnswer[R]] | None:
-        """Start to accept events, with `first` before all others; return the future of its answer."""
+        """Start to accept events, and put `first` before all others. Return the future of the answer to `first`."""
         self._open = True
         self._refusal = None
         return None if first is None else self._put(first, self._broker_id)
@@ -175,14 +177,14 @@ class LocalControllerClient:
         return submission
 
     def put_back(self, submission: Submission) -> None:
-        """Put a submission that the controller has taken back at the end of the queue, because it has to wait."""
+        """Return a submission to the end of the queue, because it has to wait for something."""
         if self._refusal is not None:
             submission.fail(self._refusal)
             return
         self._queue.put_nowait(submission)
 
     def refuse_queued(self, error: KafkaError) -> None:
-        """Fail all submissions that the controller has not taken, and those that it puts back until `open`."""
+        """Fail all queued submissions. Until `open`, also fail those that the controller puts back."""
         self._refusal = error
         while not self._queue.empty():
             self._queue.get_nowait().fail(error)

@@ -21,13 +21,14 @@ from pybroker.broker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
 
 
 def _was_just_made(partition: PartitionImage) -> bool:
-    """Return whether the partition is new and no broker has died since its creation, apart from the controller or
-    leader right after it. Its logs may then not exist yet."""
+    """Return whether the partition is new and no broker has died since its creation, except the controller or leader
+    right after it. In this case its logs may not exist yet."""
     return partition.state_version <= 1 + sum(log_end.end == MISSING_LOG for log_end in partition.suspect)
 
 
 def _asking_the_others(partition: PartitionImage) -> PartitionImage:
-    """Record the replicas outside the ISR as suspects, which makes them report their log ends. Return the partition.
+    """Return the partition with the replicas outside the ISR recorded as suspects, which makes them report their log
+    ends.
 
     The controller does this as soon as one replica reports that it has no log, because the other in-sync replicas may
     die before they report the same. The replica with the longest log then becomes leader, even if that log is empty.
@@ -38,13 +39,13 @@ def _asking_the_others(partition: PartitionImage) -> PartitionImage:
 
 
 def _hearing(image: ClusterImage, before: PartitionImage, reported: LogEnd) -> PartitionImage:
-    """Return the partition with a newly reported log end.
+    """Return the partition with a log end that a replica has just reported.
 
-    A missing log either never existed or has been lost. The broker knows that a log was lost only if it has lost the
-    whole log directory. In a young partition the log probably never existed: the controller asks the other replicas. If
-    none of them has a record, a replica may become leader. If one has a record, the partition has had a leader, and the
-    lost log may have had more records than the others. The controller then stops waiting for reports, and only an
-    unclean election gives the partition a leader.
+    A missing log either never existed or was lost. A broker can tell that a log was lost only if the whole log
+    directory was lost. In a young partition the log probably never existed: the controller asks the other replicas. If
+    none of them has a record, a replica may become leader. If one of them has a record, the partition has had a leader,
+    and the lost log may have had more records than the others. The controller then stops waiting for reports, and only
+    an unclean election gives the partition a leader.
     """
     after = with_reported_log_end(before, reported)
     if reported.end == MISSING_LOG:
@@ -65,13 +66,13 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
     ISR has another member; it then copies the whole log."""
     registered = image.brokers.get(event.broker_id)
     if registered is None or registered.epoch != event.broker_epoch:
-        # The broker will report again in its later broker epoch.
+        # The broker has a new broker epoch, in which it will report again.
         return nothing(None)
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []
     losses = Losses()
     behind: list[str] = []
-    """Partitions in which only a replica outside the ISR has records."""
+    """Partitions in which only replicas outside the ISR have records."""
     for topic_id, index, epoch, end in event.ends:
         topic = image.topic_by_id(topic_id)
         if topic is None or not 0 <= index < len(topic.partitions):
@@ -91,7 +92,7 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
         losses.note(f"{topic.name}-{index}", before, election)
         after = next_state(image, heard, election)
         if election.leader == before.leader == NO_LEADER:
-            # No broker has to act on the change: keep the leader epoch.
+            # Keep the leader epoch, because no broker has to act on the change.
             after = msgspec.structs.replace(after, leader_epoch=before.leader_epoch)
         partitions[index] = after
         changed[topic.name] = partitions
@@ -111,13 +112,13 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
 
 
 def _matters(before: PartitionImage, reported: LogEnd) -> bool:
-    """Return whether the reported log end counts: the controller has asked for it, or a member of the ISR has no log.
+    """Return whether the reported log end matters: the controller has requested it, or a member of the ISR has no log.
     """
     known = any(log_end.broker_id == reported.broker_id for log_end in before.suspect)
     missing = reported.end == MISSING_LOG
     if not known and not (missing and reported.broker_id in before.isr):
         return False
-    # If the partition has a leader, the replica copies the log from it.
+    # The partition has a leader, and the replica copies the log from the leader.
     return missing or before.leader == NO_LEADER
 
 

@@ -30,7 +30,7 @@ def decide_finish(image: ClusterImage, event: FinishMigrations) -> Decision:
 
 @decides(DropDeleteOrders)
 def decide_drop_orders(image: ClusterImage, event: DropDeleteOrders) -> Decision:
-    """Remove the znodes of old deletion requests that still exist."""
+    """Remove the znodes of deletion requests in the old format."""
     names = tuple(name for name in event.topics if name in image.delete_orders)
     operations = tuple(Delete(znodes.old_deletion_path(name)) for name in names)
     return Decision(operations, ImageDelta(dropped_orders=names), None)
@@ -54,13 +54,13 @@ class Migrations:
         return tuple(name for name in names if name not in image.topics and name not in image.damaged)
 
     def settled(self, image: ClusterImage) -> tuple[str, ...]:
-        """Return the topics whose replicas have all written their ids."""
+        """Return the topics whose replicas have all confirmed their topic ids."""
         return tuple(name for name in image.topics if name not in self._waiting)
 
     def confirmed(
         self, broker_id: int, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
     ) -> tuple[str, ...]:
-        """Process a broker's response; return the topics whose migration it completes."""
+        """Process a broker's response. Return the topics whose migration is now complete."""
         if not self._waiting or response.error_code:
             return ()
         errors = {

@@ -1,8 +1,7 @@
 """Controller mutation quotas: how many partitions a client may create and delete (`controller_mutation_rate`, KIP-599).
 
-The quotas are counted in the controller, so a client has one quota for all brokers. Like Kafka's controller, it counts
-only changes that it would otherwise make. A topic that it refuses for another reason is not counted, and neither is
-`validate_only`.
+The controller counts, so a client has one quota for all brokers. Like Kafka's controller, it counts only changes that
+it would make. It does not count topics that it refuses for another reason, nor requests with `validate_only`.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ class MutationUsage(Protocol):
         ...
 
     def charge(self, caller: Caller, partitions: int) -> tuple[bool, int]:
-        """Count partitions, unless the quota refuses them. Return whether they were counted, and how many milliseconds
-        the client has to wait.
+        """Count partitions, unless the quota is exceeded. Return whether they were counted, and the throttle time in
+        milliseconds.
         """
         ...
 
 
 ITEMS = "topics"
-"""The field with the items, in each of these events. Items succeed or fail independently."""
+"""Name of the field with the items, in each of these events. Items succeed or fail independently."""
 
 
 def _created_partitions(_image: ClusterImage, _topic: e.NewTopic, made: e.CreatedTopic) -> int:
@@ -57,8 +56,8 @@ COSTS: Mapping[type[e.Event[Any]], Callable[[ClusterImage, Any, Any], int]] = {
     e.CreatePartitions: _added_partitions,
     e.DeleteTopics: _removed_partitions,
 }
-"""Functions that return how many partitions an item creates or deletes. Arguments: the image before the event, the
-item, its reply."""
+"""For each type of event, a function that returns how many partitions an item creates or deletes. Arguments: the image
+before the event, the item, the item's reply."""
 
 
 def count_mutations(
@@ -72,7 +71,7 @@ def count_mutations(
     try:
         would_be = rule_of(event).decide(image, event).reply
     except KafkaError:
-        return {}, 0  # The decision refuses the whole event, and reports the error.
+        return {}, 0  # The decision function refuses the whole event and reports the error.
     refused: dict[int, KafkaError] = {}
     throttle_time_ms = 0
     for place, item, reply in zip(granted.remaining_indexes(ITEMS), getattr(event, ITEMS), would_be, strict=True):

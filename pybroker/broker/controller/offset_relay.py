@@ -1,5 +1,5 @@
-"""Notifies brokers that a leader has applied a change for which they wait: the leader of the metadata log then answers
-their waiting fetches immediately. See `broker.quorum.applied_offsets`."""
+"""Notifies brokers that a new leader has applied the change that they wait for. To do so, the leader of the metadata
+log answers their waiting fetches immediately. See `broker.quorum.applied_offsets`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pybroker.broker.quorum.applied_offsets import AppliedOffsets
 
 PAUSE_S = 0.005
-"""Minimum time between two relays. Every broker gets each relay."""
+"""Minimum number of seconds between two relays, because each relay goes to every broker."""
 
 
 class OffsetRelay:
@@ -19,7 +19,7 @@ class OffsetRelay:
         self._offsets = offsets
         self._answer_fetches = answer_fetches
         self._awaited: dict[int, list[int]] = {}
-        """Broker → ends of the changes that made it a leader and that it has not applied yet, ascending."""
+        """Broker → ascending end offsets of changes that made this broker a leader and that it has not applied yet."""
         self._pause: asyncio.TimerHandle | None = None
         self._due = False
 

@@ -1,4 +1,5 @@
-"""The controller's messages to brokers: numbers them, passes them to the brokers' channels and reports the responses.
+"""The controller's messages to brokers. The outbox numbers the messages, passes them to the brokers' channels and
+reports the responses.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class ChangeDelivery(Protocol):
         ...
 
     def led(self) -> list[asyncio.Future[Any]]:
-        """Return futures that complete when the new leaders have taken over and show the change: a leader accepts
-        requests only for partitions in its own metadata."""
+        """Return futures that complete when the new leaders have taken over and their metadata shows the change: a
+        leader accepts requests only for partitions in its own metadata."""
         ...
 
     def applied(self) -> list[asyncio.Future[Any]]:
@@ -55,7 +56,7 @@ class ChangeDelivery(Protocol):
 
 
 class SentChange(msgspec.Struct, frozen=True):
-    """All messages that were sent for one decision: a `ChangeDelivery`."""
+    """All messages of one decision: a `ChangeDelivery`."""
 
     messages: tuple[SentMessage, ...] = ()
 
@@ -112,8 +113,8 @@ class Outbox:
     def send_change(
         self, after: ClusterImage, delta: ImageDelta, messages: Messages, owed: OwedOrders
     ) -> ChangeDelivery:
-        """Send a durable decision to every live broker. `messages`: the result of `messages_for`. A broker that the
-        change adds also gets its unconfirmed requests."""
+        """Send a durable decision to every live broker. `messages`: the result of `messages_for`. A broker that
+        registers by this change also gets its unconfirmed requests."""
         if not delta.empty:
             self._number += 1
         if delta.brokers or delta.lost_brokers:
@@ -130,7 +131,7 @@ class Outbox:
             self._send(image, broker_id, [self._broadcast.whole(image, broker_id, self._number)])
 
     def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> list[SentMessage]:
-        """Repeat a broker's unconfirmed requests for topics that are being deleted or undeleted."""
+        """Repeat the broker's unconfirmed requests about deleted topics and undeletes."""
         if broker_id not in image.brokers:
             return []
         records: list[DeletionRecord] = [image.deletions[topic_id] for topic_id in ids if topic_id in image.deletions]
@@ -152,7 +153,8 @@ class Outbox:
         return self._send(image, broker_id, [self._broadcast.leave_again(image, broker_id, left)])
 
     def send_close(self, image: ClusterImage, topics: tuple[Uuid, ...], number: int) -> list[SentMessage]:
-        """Send every live broker a request to fence topics, ahead of its queue. `number` identifies the fence."""
+        """Send every live broker a request to fence topics. The request overtakes queued messages. `number` identifies
+        the fence."""
         asked = []
         for broker in image.brokers.values():
             channel = self._channels.to(broker)
@@ -164,7 +166,7 @@ class Outbox:
     def send_reopen(
         self, image: ClusterImage, asked: Iterable[int], topics: tuple[Uuid, ...], number: int
     ) -> None:
-        """Lift the fence on the brokers that got the request to fence. Call it after the decision."""
+        """Lift the fence on the brokers that got the request to fence. Call this after the decision."""
         for broker_id in asked:
             broker = image.brokers.get(broker_id)
             if broker is not None:
@@ -177,7 +179,7 @@ class Outbox:
         return self._number
 
     async def close(self) -> None:
-        """Wait until each message has a response or its channel has given up."""
+        """Wait until each message has a response, or its channel has stopped trying."""
         await self._channels.close()
 
     def _send(self, image: ClusterImage, broker_id: int, messages: Sequence[ControlRequest]) -> list[SentMessage]:

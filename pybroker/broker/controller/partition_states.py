@@ -13,7 +13,7 @@ from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, PartitionIma
 from pybroker.broker.metadata.metadata_store import Operation, Set
 
 NAMED_MAX = 100
-"""Partitions named in one log line, at most."""
+"""Limit of partitions named in one log line."""
 
 
 class PartitionChange(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class PartitionChange(msgspec.Struct, frozen=True):
     operations: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()
     more: bool = False
-    """Whether there are more partitions to change than the limit (`at_most` of `change_partitions`)."""
+    """True if more partitions have to change than the limit allows (`at_most` of `change_partitions`)."""
 
 
 def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> TopicImage:
@@ -30,10 +30,10 @@ def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> 
 
 
 def next_state(image: ClusterImage, before: PartitionImage, election: LeaderElection) -> PartitionImage:
-    """Return the partition's state for a new leader epoch; the leader may stay the same.
+    """Return the partition's state in a new leader epoch, even if the leader stays.
 
-    If the election adds a suspect, the suspect was in the ISR and had a log. A missing log then no longer proves that
-    the partition is empty.
+    If the election adds a suspect, this suspect was in the ISR and had a log. Therefore a missing log no longer proves
+    that the partition is empty.
     """
     known = {log_end.broker_id for log_end in before.suspect}
     return PartitionImage(
@@ -52,7 +52,7 @@ def next_state(image: ClusterImage, before: PartitionImage, election: LeaderElec
 
 
 def set_state(name: str, index: int, after: PartitionImage, before: PartitionImage) -> Operation:
-    """Return an operation that writes the state if the stored state has not changed since it was read."""
+    """Return an operation that writes the state, if the stored state is the one that the image has."""
     return Set(znodes.state_path(name, index), encode_state(after), before.state_version)
 
 
@@ -71,7 +71,7 @@ def change_partitions(
     changed: list[TopicImage] = []
     operations: list[Operation] = []
     losses = Losses()
-    # Partitions in equal states change in the same way, and share one object and one encoding.
+    # Partitions in equal states change equally. They share one object and one encoding.
     known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, LeaderElection] | None] = {}
     more = False
     for topic in topics:
@@ -139,8 +139,8 @@ class Losses:
 def waiting_warnings(
     before: ClusterImage, changed: Iterable[TopicImage], alive: frozenset[int], emptied: frozenset[int]
 ) -> tuple[str, ...]:
-    """Return warnings about partitions that have no leader and wait for brokers which may never come back. Each
-    partition is reported once. `emptied`: the brokers that lost a log directory."""
+    """Return warnings about partitions without a leader that wait for brokers which may never come back. Report each
+    partition once. `emptied`: the brokers that lost a log directory."""
     waiting: dict[tuple[tuple[int, ...], bool], list[str]] = {}
     for topic in changed:
         known = before.topics.get(topic.name)

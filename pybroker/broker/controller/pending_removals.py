@@ -1,10 +1,10 @@
 """Pending replica removals: a reassignment has moved a replica away from a broker, and the broker has not confirmed the
 removal.
 
-The controller repeats StopReplica, to each new broker epoch and from each new controller, until the broker confirms
-that it has staged the data. Until then the topic's znode names the broker (`TopicImage.departed`), or the deletion
-record does if the topic is deleted in the meantime. Without this entry, the data on a broker that was down during the
-removal would be forgotten.
+The controller repeats StopReplica until the broker confirms that it has staged the data. It repeats the request when
+the broker has a new broker epoch; a new controller repeats it as well. Until the confirmation, the topic's znode names
+the broker (`TopicImage.departed`); if the topic is deleted in the meantime, its deletion record names the broker.
+Otherwise the data would stay on a broker that was down during the removal.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""Delay before another attempt to store a confirmation."""
+"""Seconds before another attempt to store a confirmation."""
 AGAIN_S = 30.0
-"""Delay before another StopReplica to a broker that could not stage its data."""
+"""Seconds before another StopReplica to a broker that could not stage its data."""
 
 
 class PendingRemovals:
@@ -80,8 +80,8 @@ class PendingRemovals:
             left = {} if known is None else known.left(broker_id)
             for state in topic.partition_states:
                 index, epoch = state.partition_index, state.leader_epoch
-                # The response may belong to an earlier removal: the broker may have become a replica again, and its
-                # replica may have been removed again.
+                # The response may belong to an earlier removal: the broker may have become a replica again and have
+                # been removed again since.
                 if left.get(index, epoch + 1) > epoch:
                     continue
                 if response.error_code or (topic.topic_id, index) in failed:

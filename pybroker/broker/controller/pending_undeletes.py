@@ -1,4 +1,5 @@
-"""Undeletes that wait for their replicas: which replicas have the data back, and when the topic can be live again.
+"""Undeletes that wait for their replicas: they track which replicas have their data back, and when the topic can be
+live again.
 
 Only a replica that was in sync at the deletion may become leader: only such a replica is sure to have every record.
 When all live brokers have responded, the topic becomes live if each partition has such a replica; the other replicas
@@ -35,8 +36,8 @@ class PendingUndeletes:
         self._restores: dict[Uuid, _Restore] = {}
 
     def begin(self, record: DeletionRecord) -> None:
-        """Begin an undelete that was just decided or that a new controller has loaded. If it is already running,
-        continue it without the brokers that have been unregistered since."""
+        """Begin an undelete that was just decided, or that a new controller has loaded. If the undelete is already
+        running, remove the brokers that have been unregistered since from its wait."""
         known = self._restores.get(record.topic_id)
         if known is None:
             self._restores[record.topic_id] = _Restore(record)
@@ -78,7 +79,7 @@ class PendingUndeletes:
         return changed
 
     def ready(self, image: ClusterImage) -> list[FinishUndelete]:
-        """Return the undeletes that can be finished now: the topic can become live, or cannot come back."""
+        """Return the undeletes that can end now: the topic can become live, or cannot be restored."""
         found = []
         for topic_id, restore in self._restores.items():
             record = image.deletions.get(topic_id)

@@ -1,8 +1,8 @@
-"""Purge: removes a deleted topic's data immediately, or earlier than its delay says. Pure.
+"""Purge: removes a deleted topic's data immediately, or earlier than planned. Pure.
 
 The deletion record contains the new delay, and every broker gets the record; a broker that is down gets it after its
-start. A purge closes the deletion: an undelete can then no longer begin, and cannot find only half of the topic. If the
-delay is only shortened, an undelete is possible until the delay ends.
+start. A purge closes the deletion, so that no undelete can begin and find only half of the topic. If the purge only
+shortens the delay, an undelete is possible until the delay ends.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Controller election in a metadata quorum: the leader of the metadata log is the controller. In each epoch that this
-node leads, it creates a `Controller`."""
+"""Controller election in a metadata quorum: the leader of the metadata log is the controller. Whenever this node
+becomes the leader, it creates a `Controller` for the epoch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class QuorumElection(TermElection):
         loader.follow_leader(self._leader_changed)
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
-        """Become the controller when the quorum elects this node; return at once."""
+        """Take part in elections; return at once. This node becomes the controller when the quorum elects it."""
         self._take_part(self._run(find_local_ids, shows_topic_ids))
 
     async def stop(self) -> None:
@@ -51,7 +51,7 @@ class QuorumElection(TermElection):
         await self._resign()
 
     async def unseat(self, broker_id: int) -> None:
-        """Report to the quorum that the process of its leader is dead."""
+        """Report to the quorum that the process of its leader has died."""
         self._log.port_refused(broker_id)
 
     def _leader_changed(self, epoch: int, leader: int | None) -> None:

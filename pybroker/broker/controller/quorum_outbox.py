@@ -18,7 +18,7 @@ from pybroker.native import Uuid
 
 
 class CommittedChange(msgspec.Struct, frozen=True):
-    """A `ChangeDelivery` that relies on the brokers' reports of the offset up to which they have applied the metadata
+    """A `ChangeDelivery` in a metadata quorum. Each broker reports the offset up to which it has applied the metadata
     log."""
 
     sessions: BrokerSessions
@@ -27,7 +27,7 @@ class CommittedChange(msgspec.Struct, frozen=True):
     """The leaders of the partitions that are new or have a new leader epoch."""
 
     def shown_to(self, broker_id: int) -> list[asyncio.Future[Any]]:
-        """Return nothing: the submitting broker itself waits until it has applied the log."""
+        """Return no futures: the submitting broker itself waits until it has applied the log."""
         del broker_id
         return []
 
@@ -46,7 +46,7 @@ class QuorumOutbox(Outbox):
         self._sessions = sessions
 
     def messages_for(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
-        """Return no message, only the new leaders: each broker derives its tasks from the metadata log."""
+        """Return the new leaders and no message: each broker derives its tasks from the metadata log."""
         leaders = {leader for topic in delta.topics for leader in _new_leaders(before.topics.get(topic.name), topic)}
         return {leader: [] for leader in leaders & after.brokers.keys()}
 
@@ -65,18 +65,18 @@ class QuorumOutbox(Outbox):
         """Send nothing: brokers read every change from the log."""
 
     def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> list[SentMessage]:
-        """Send nothing: brokers repeat unfinished stagings and restores themselves."""
+        """Send nothing: brokers themselves repeat stagings and restores that are not finished."""
         del image, broker_id, ids
         return []
 
     def send_pending_removals(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> list[SentMessage]:
-        """Send nothing: brokers repeat unfinished removals themselves."""
+        """Send nothing: brokers themselves repeat removals that are not finished."""
         del image, broker_id, topics
         return []
 
     def send_reopen(self, image: ClusterImage, asked: Iterable[int], topics: tuple[Uuid, ...], number: int) -> None:
-        """Lift the fence on each broker after it has applied the decision: a deleted topic must not accept records in
-        between."""
+        """Lift the fence on each broker after the broker has applied the decision. Before that, a deleted topic must
+        not accept records."""
         for broker_id in asked:
             self._sessions.applied([broker_id], image.offset)[0].add_done_callback(
                 lambda applied, broker_id=broker_id: (  # type: ignore[misc]  # the default binds the broker

@@ -1,4 +1,5 @@
-"""Terms of the controller in a metadata quorum: its image is this node's copy, and brokers report to it by heartbeats.
+"""Terms of the controller in a metadata quorum. The controller's image is this node's copy of the metadata, and brokers
+send it heartbeats.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class QuorumTerms:
         bootstrap_users: Mapping[str, Mapping[str, str]] = {},
         changes: VoterChanges | None = None,
     ) -> None:
-        """`bootstrap_users` are the users of a new cluster. `answer_fetches` makes the node answer the waiting
-        fetches. `idle_interval_s`: `metadata.max.idle.interval.ms` in seconds."""
+        """`bootstrap_users` are the users of a new cluster. `answer_fetches` answers the fetches that wait at this
+        node. `idle_interval_s`: `metadata.max.idle.interval.ms` in seconds."""
         self._bootstrap_users = bootstrap_users
         self._voter_changes = changes
         self._log = log
@@ -80,7 +81,7 @@ class QuorumTerms:
         return self._sessions
 
     async def begin(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> TermStart:
-        """Return the image as of the start of the epoch: this node has already applied the log up to there."""
+        """Return the image at the start of the epoch: this node has already applied the log up to there."""
         del find_local_ids, shows_topic_ids
         image = msgspec.structs.replace(self._loader.image, controller_epoch=self._epoch)
         return TermStart(image, QuorumWriter(self._log, self._epoch))
@@ -115,7 +116,7 @@ class QuorumTerms:
 
 
 class SessionWatch:
-    """A `RegistrationWatch` whose image has the registrations."""
+    """A `RegistrationWatch` in a quorum, where the image contains the registrations."""
 
     def __init__(
         self,
@@ -150,20 +151,20 @@ class SessionWatch:
 
 
 class ImageStagedData:
-    """`StagedData` from the image. `Deletions` observes removals itself."""
+    """`StagedData` from the image. `Deletions` notices removals by itself."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
 
     async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
-        """Read the marks in the image."""
+        """Read the marks of staged data in the image."""
         del changed
         marks = self._image().staged.values()
         return [topic_id for topic_id in topics if not any(topic_id in held for held in marks)]
 
 
 class ImageBrokerNotes:
-    """`BrokerNotes` from the image. The decision on `BrokerForgotten` removes them."""
+    """`BrokerNotes` from the image. The decision on `BrokerForgotten` removes the notes."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
@@ -174,8 +175,9 @@ class ImageBrokerNotes:
 
 
 class IdleRecords:
-    """Appends records without effect while the metadata does not change (`metadata.max.idle.interval.ms`), in one
-    epoch, on the loop's thread. The offsets that brokers then report prove that they still follow the metadata log.
+    """Appends records without effect while the metadata does not change (`metadata.max.idle.interval.ms`). Brokers then
+    report rising offsets, which proves that they still follow the metadata log. Runs on the loop's thread, for one
+    epoch.
     """
 
     def __init__(self, log: MetadataLog, epoch: int, end_offset: Callable[[], int], interval_s: float) -> None:
@@ -198,7 +200,7 @@ class IdleRecords:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        # The epoch has ended, and its controller stops.
+        # The epoch has ended, so its controller stops.
         with contextlib.suppress(NotLeaderError):
             while True:
                 end = self._end_offset()

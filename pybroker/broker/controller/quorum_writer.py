@@ -1,5 +1,5 @@
 """Makes decisions durable in a metadata quorum: appends the records of the decision's delta, and waits until a majority
-has them."""
+of the voters has them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class QuorumWriter:
-    """The `DecisionWriter` of one epoch. It ignores the operations of decisions, which are for metadata stores."""
+    """The `DecisionWriter` of one epoch. It ignores a decision's operations, because only metadata stores need them."""
 
     def __init__(self, log: MetadataLog, epoch: int) -> None:
         self._log = log
         self._epoch = epoch
 
     def give_up(self) -> None:
-        """Do nothing: when the node stops leading, the metadata log fails the pending appends."""
+        """Do nothing. When the node stops leading, the metadata log itself fails the pending appends."""
 
     def changes_anything(self, decision: Decision) -> bool:
         """Return whether the decision changes the image."""
@@ -37,7 +37,7 @@ class QuorumWriter:
     async def write_decision(
         self, before: ClusterImage, decision: Decision, outcome: OutcomeChange | None, begin_by: float | None
     ) -> int:
-        """Return the end of the log when the decision's records are committed."""
+        """Wait until the decision's records are committed. Return the end of the log."""
         if begin_by is not None and asyncio.get_running_loop().time() >= begin_by:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Nothing was changed in time. Try again.")
         delta = decision.delta if outcome is None else _with_outcome(decision.delta, outcome)

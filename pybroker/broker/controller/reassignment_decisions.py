@@ -61,8 +61,8 @@ def decide_reassign(image: ClusterImage, event: ReassignPartitions) -> Decision:
 
 @decides(AdvanceReassignments)
 def decide_advance(image: ClusterImage, event: AdvanceReassignments) -> Decision:
-    """Finish the reassignments whose new replicas are in sync. The others wait for the next change of their partition's
-    ISR."""
+    """Finish the reassignments whose new replicas are in sync. The other reassignments are tried again at the next
+    change of their partition's ISR."""
     changed: dict[str, list[PartitionImage]] = {}
     for topic_id in event.topics:
         topic = image.topic_by_id(topic_id)
@@ -76,8 +76,8 @@ def decide_advance(image: ClusterImage, event: AdvanceReassignments) -> Decision
 
 @decides(ReplicasGone)
 def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
-    """Record confirmed replica removals. The leader epoch distinguishes removals: a broker that became a replica again,
-    and was removed again, still has to confirm the later removal."""
+    """Record confirmed replica removals. The leader epoch distinguishes removals: if a broker became a replica again
+    and was removed again, it still has to confirm the later removal."""
     operations: list[Operation] = []
     topics: list[TopicImage] = []
     by_topic: dict[Uuid, list[tuple[int, int, int]]] = {}
@@ -101,8 +101,8 @@ def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
 
 
 def _departing(topic: TopicImage, partitions: Sequence[PartitionImage]) -> Mapping[int, Mapping[int, int]]:
-    """Return the replicas that this change removes, and replicas that were removed earlier without a confirmation of
-    their broker."""
+    """Return the replicas that this change removes, and the replicas of earlier removals that their brokers have not
+    confirmed."""
     departed: dict[int, Mapping[int, int]] = dict(topic.departed)
     for index, (before, after) in enumerate(zip(topic.partitions, partitions, strict=True)):
         if before.replicas is after.replicas:
@@ -157,8 +157,8 @@ def _partition(
 def _reassigned(
     image: ClusterImage, before: PartitionImage, wanted: NewReplicas, factor_may_change: bool
 ) -> PartitionImage:
-    """Return the partition's state after the reassignment has begun. If nothing has to be copied, the reassignment is
-    already finished in that state."""
+    """Return the partition's state after the reassignment has begun. If no replica has to copy the log, the
+    reassignment is finished in the returned state."""
     origin = tuple(broker for broker in before.replicas if broker not in before.adding_replicas)
     if wanted.replicas is None:
         if not is_moving(before):
@@ -219,8 +219,8 @@ def _check(
 def _finished(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
     """Return the partition without its removed replicas, if the added replicas are in sync.
 
-    Of its target replicas, the ISR must contain as many as it has members without the added ones (or all targets): the
-    number of copies of acknowledged records must not decrease.
+    The number of copies of acknowledged records must not decrease. Therefore at least as many target replicas must be
+    in the ISR as the ISR has members besides the added replicas; all target replicas in the ISR are always enough.
     """
     if not is_moving(partition):
         return partition

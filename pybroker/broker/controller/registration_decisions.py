@@ -1,6 +1,7 @@
-"""Decisions about the events by which brokers of a metadata quorum register and report their state. Pure functions.
+"""Decisions about the registrations and state reports of brokers in a metadata quorum. Pure functions.
 
-With a metadata store, brokers instead write registrations, staging marks and producer id blocks to the store.
+With a metadata store, there are no such events: brokers write registrations, marks of staged data and producer id
+blocks to the store themselves.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ PRODUCER_ID_MAX = (1 << 63) - 1
 
 @decides(RegisterBroker)
 def decide_registration(image: ClusterImage, event: RegisterBroker) -> Decision:
-    """Register a broker. Its broker epoch is the offset of the registration in the metadata log, or a lower offset that
-    no registration has. The decision also covers records that the broker may have lost since its previous run."""
+    """Register a broker. The broker epoch is the offset of the registration in the metadata log, or a lower offset at
+    which there is no registration. The decision also covers records that the broker may have lost since its previous
+    run."""
     known, before = image.brokers.get(event.broker_id), image.running.get(event.broker_id)
     if known is not None and known.incarnation == event.incarnation:
         return nothing(RegisteredBroker(known.epoch))

@@ -1,9 +1,9 @@
 """Placement of replicas. Pure; the caller chooses the starting point.
 
 The leaders of consecutive partitions are consecutive brokers, starting at a broker that the seed determines. The
-distance between a leader and its followers grows with each round over the brokers: when one broker fails, all others
-share its work (KIP-36 describes the result). If the racks of all brokers are known, consecutive brokers are in
-different racks, and no rack gets a second replica of a partition before every rack has one.
+distance between a leader and its followers grows with each round over the brokers: when one broker fails, all other
+brokers share its work (KIP-36 describes such a placement). If the racks of all brokers are known, consecutive brokers
+are in different racks, and no rack gets a second replica of a partition before every rack has one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def place_new(
     image: ClusterImage, partitions: int, replication_factor: int, seed: int, first_partition: int = 0
 ) -> list[tuple[int, ...]]:
     """Place partitions on live brokers, like `place`. If there are too few live brokers, brokers that are down get the
-    remaining replicas, and copy the logs when they return. Kafka with KRaft does the same: clients can create a topic
-    again while a broker is down. Brokers with only cordoned log directories get no replicas. Raises KafkaError
-    INVALID_REPLICATION_FACTOR if the cluster has too few brokers."""
+    remaining replicas, and copy the logs when they return. Kafka with KRaft does the same, because clients must be able
+    to create topics again while a broker is down. Brokers with only cordoned log directories get no replicas. Raises
+    KafkaError INVALID_REPLICATION_FACTOR if the cluster has too few brokers."""
     live = [broker for broker in image.brokers.values() if not is_cordoned(image, broker)]
     missing = replication_factor - len(live)
     if missing <= 0:
@@ -96,7 +96,7 @@ def _followers(leader: int, candidates: list[int], wanted: int, racks: Mapping[i
     while len(chosen) < wanted:
         fresh = next((broker for broker in candidates if racks[broker] not in had), None)
         if fresh is None:
-            # Each rack with a free broker now has a replica: begin another round.
+            # Each rack with a free broker now has a replica, so begin the next round.
             had = set()
             continue
         candidates.remove(fresh)

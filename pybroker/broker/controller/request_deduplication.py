@@ -1,9 +1,10 @@
 """Request deduplication log: the outcomes of recent requests by request id, in the store. A caller that loses the
-response repeats the request, and gets the recorded response from the current controller. No request is decided twice.
+response repeats the request. The current controller then returns the recorded response instead of deciding the request
+twice.
 
-The multi that makes a decision durable also writes its outcome. A request without an outcome has not been decided, and
-no former controller can still decide it: its multi fails because the controller epoch has changed. A decision that
-changes nothing has no outcome; the controller may decide it again.
+The multi that makes a decision durable also writes its outcome. A request without an outcome has not been decided. No
+former controller can still decide it, because its multi would fail on the changed controller epoch. A decision that
+changes nothing has no outcome; the controller may repeat such a decision.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 KEPT_MS = 600_000
-"""Outcomes older than this are removed."""
+"""Age in milliseconds at which outcomes are removed."""
 OUTCOMES_MAX = 4_000
-"""Number of outcomes; above it, the oldest are removed."""
+"""Limit of outcomes. Above it, the oldest are removed."""
 REPLY_BYTES_MAX = 64 * 1024
 """Size limit of a stored reply. For a longer reply, the log only records that the request was decided."""
 FORGOTTEN_AT_ONCE_MAX = 50
-"""Removals per multi, at most."""
+"""Limit of removals per multi."""
 
 
 class OutcomeChange(NamedTuple):
@@ -54,7 +55,7 @@ class RequestOutcomes:
         self._known: dict[Uuid, RequestOutcome] = {}
         """Request id → outcome, the oldest first."""
         self._complete_since_ms = 0
-        """Wall time (ms); outcomes before it may have been removed."""
+        """Wall time (ms). Outcomes from before this time may have been removed."""
 
     async def load(self, store: MetadataStore) -> None:
         """Load all outcomes from the store."""
@@ -66,14 +67,14 @@ class RequestOutcomes:
         self.take(read_outcomes(nodes))
 
     def take(self, found: Mapping[Uuid, RequestOutcome]) -> None:
-        """Load outcomes that earlier controllers have recorded in the image."""
+        """Load the outcomes that earlier controllers recorded in the image."""
         self._known = dict(sorted(found.items(), key=lambda one: one[1].at_ms))
         if len(found) >= OUTCOMES_MAX:
             self._complete_since_ms = next(iter(self._known.values())).at_ms
 
     def find(self, event: Event[Any], request: RequestIdentity) -> RequestOutcome | None:
-        """Return the outcome of a request; None if it was not decided. Raises KafkaError REQUEST_TIMED_OUT if the
-        outcome or its reply has been removed."""
+        """Return the outcome of a request; None if the request was not decided. Raises KafkaError REQUEST_TIMED_OUT if
+        the outcome or its reply may have been removed."""
         found = self._known.get(request.request_id)
         if found is None:
             if request.ms_ago and self._wall_ms() - request.ms_ago < self._oldest_ms():
@@ -93,7 +94,8 @@ class RequestOutcomes:
 
     @staticmethod
     def reply_of(event: Event[Any], outcome: RequestOutcome) -> Any:
-        """Return the reply of the decision. Raises KafkaError REQUEST_TIMED_OUT if it cannot be read."""
+        """Return the reply that an outcome contains. Raises KafkaError REQUEST_TIMED_OUT if the reply cannot be read.
+        """
         assert outcome.reply is not None
         try:
             return unpack_reply(type(event), outcome.reply)

@@ -1,5 +1,5 @@
-"""Running reassignments: the controller tries to finish a reassignment after each change that may have brought its new
-replicas into sync."""
+"""Running reassignments. After each change that may have brought new replicas into the ISR, the controller tries to
+finish their reassignment."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ class Reassignments:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, image: ClusterImage) -> None:
-        """Take over the reassignments of earlier controllers. The new replicas of any of them may already be in sync.
-        """
+        """Continue the reassignments of earlier controllers. The new replicas may already be in sync."""
         self._notice(image.topics.values())
         self._task = asyncio.create_task(self._run(), name="reassignments")
 
@@ -44,8 +43,8 @@ class Reassignments:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def observe(self, delta: ImageDelta) -> None:
-        """Update the set of reassignments after a change of the image, then try to finish the ones which the change may
-        have completed."""
+        """Update the set of reassignments after a change of the image, then try to finish the reassignments that the
+        change may have completed."""
         for removed in delta.removed:
             self._moving.pop(removed.topic_id, None)
         self._notice(delta.topics)

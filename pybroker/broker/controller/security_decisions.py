@@ -21,7 +21,7 @@ from pybroker.protocol.error_codes import ErrorCode
 _NO_NODE = AclNode((), -1)
 
 MATCHES_MAX = 100_000
-"""Limit of the matches of all filters of one request together."""
+"""Limit of matches of a request, over all its filters."""
 
 
 @decides(CreateAcls)
@@ -36,10 +36,10 @@ def decide_create_acls(image: ClusterImage, event: CreateAcls) -> Decision:
 
 @decides(DeleteAcls)
 def decide_delete_acls(image: ClusterImage, event: DeleteAcls) -> Decision:
-    """Delete ACLs. An ACL that matches several filters is in the reply of each. Raises POLICY_VIOLATION if the reply
-    would be too large."""
+    """Delete ACLs. If an ACL matches several filters, it is in the reply to each of them. Raises POLICY_VIOLATION if
+    the reply would be too large."""
     index = AclIndex(binding for node in image.acls.values() for binding in node.bindings)
-    # One filter may match all ACLs of a large cluster. Thousands of such filters would fill the memory.
+    # One filter may match all ACLs of a large cluster. The replies to thousands of such filters would fill the memory.
     room = max(MATCHES_MAX, sum(len(node.bindings) for node in image.acls.values()))
     by_filter: dict[AclFilter, tuple[AclBinding, ...]] = {}
     reply: list[tuple[AclBinding, ...]] = []
@@ -105,7 +105,8 @@ def decide_alter_users(image: ClusterImage, event: AlterUsers) -> Decision:
 
 @decides(CreateToken)
 def decide_create_token(image: ClusterImage, event: CreateToken) -> Decision:
-    """Store a new token. Ids are random: if the id already exists, the event is a retry, and the image stays unchanged.
+    """Store a new token. Token ids are random: if the id already exists, the event is a retry, and the image stays
+    unchanged.
     """
     token = msgspec.structs.replace(event.token, version=0)
     if token.token_id in image.tokens:
@@ -116,8 +117,9 @@ def decide_create_token(image: ClusterImage, event: CreateToken) -> Decision:
 
 @decides(ChangeToken)
 def decide_change_token(image: ClusterImage, event: ChangeToken) -> Decision:
-    """Change the expiry time of a token, or remove it. Raises KafkaError DELEGATION_TOKEN_NOT_FOUND if there is no such
-    token, DELEGATION_TOKEN_EXPIRED if it has expired, DELEGATION_TOKEN_OWNER_MISMATCH if the caller may not change it.
+    """Change the expiry time of a token, or remove it. Raises KafkaError DELEGATION_TOKEN_NOT_FOUND if the token does
+    not exist, DELEGATION_TOKEN_EXPIRED if it has expired, DELEGATION_TOKEN_OWNER_MISMATCH if the caller must not change
+    it.
     """
     token = image.tokens.get(event.token_id)
     if token is None:

@@ -1,4 +1,5 @@
-"""Tracks which brokers hold staged data of deleted topics. A deletion ends when no broker holds any."""
+"""Tracks which brokers hold staged data of deleted topics. A deletion ends when no broker holds staged data of the
+topic."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pybroker.native import Uuid
 
 
 class StagedData(Protocol):
-    """The marks by which brokers record that they hold staged data of deleted topics."""
+    """The marks in which brokers record that they hold staged data of deleted topics."""
 
     async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
         """Return the topics for which no broker has staged data. `changed` is called when a broker may have removed the
@@ -20,8 +21,8 @@ class StagedData(Protocol):
 
 
 class StoredStagedData:
-    """`StagedData` in the store. A broker adds a mark before it confirms the staging, and removes it after the data: no
-    clock is needed."""
+    """`StagedData` in the store. A broker adds a mark before it confirms the staging, and removes the mark after it has
+    removed the data. No step depends on a clock."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -31,7 +32,7 @@ class StoredStagedData:
         brokers = await self._store.children(znodes.STAGED)
         found = []
         for topic_id in topics:
-            # Read every mark, even if the result is already known: each read sets a watch.
+            # Read every mark, even if the result is already clear, because each read sets a watch.
             if not any([await self._holds(broker, topic_id, changed) for broker in brokers]):
                 found.append(topic_id)
         return found

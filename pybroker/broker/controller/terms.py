@@ -1,4 +1,4 @@
-"""The inputs of a controller's term: the image and the writer with which it begins, and the changes to observe besides
+"""What a controller's term needs: the first image, the writer, and the changes that the controller observes besides
 events.
 
 With a metadata store the controller reads and watches znodes (`StoreTerms`).
@@ -41,7 +41,7 @@ class RegistrationWatch(Protocol):
     """Watches the broker registrations."""
 
     async def start(self) -> Event[Any] | None:
-        """Return an event with the registrations that the image lacks, and report later changes."""
+        """Return an event with the registrations that the image lacks. Report later changes."""
         ...
 
     async def stop(self) -> None:

@@ -36,7 +36,8 @@ from pybroker.native import INTERNAL_TOPICS, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 PARTITIONS_PER_REQUEST_MAX = 50_000
-"""Partitions that one request may add; limits the size of the multi, the messages, and the files created at once."""
+"""Limit of partitions that one request may add. It limits the size of the multi and of the messages, and the files that
+brokers create at once."""
 
 Replicas = tuple[int, ...]
 
@@ -116,7 +117,8 @@ def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) 
 
 
 def unused_id(image: ClusterImage, taken: Container[Uuid], new_id: Callable[[], Uuid]) -> Uuid:
-    """Return a random id that is not reserved or taken by this decision, and that no existing or deleted topic has."""
+    """Return a random id that is not reserved, not taken by this decision, and not the id of an existing or deleted
+    topic."""
     while True:
         topic_id = new_id()
         if (
@@ -177,9 +179,9 @@ def _check_assigned(image: ClusterImage, partition: int, assigned: Replicas, fac
 def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -> PartitionImage:
     """Return the state of a new partition.
 
-    If the leader dies before it has created its log, it may create an empty log after its return, even if replicas were
-    down at the creation and cannot confirm that nothing is lost. If all replicas were up at the creation, they report
-    instead that none of them has a log.
+    Consider a leader that dies before it has created its log. If some replicas were down when the topic was created,
+    they cannot confirm that no record is lost; the leader may nevertheless create an empty log when it returns. If all
+    replicas were up, they report that none of them has a log.
     """
     alive = tuple(broker for broker in replicas if broker in image.brokers)
     return PartitionImage(
@@ -210,7 +212,7 @@ def new_topic(
     created_ms: int,
 ) -> TopicImage:
     """Return a topic whose partitions start with the lineage's first leader epoch."""
-    # Most partitions of a topic have the same replicas: they share one object.
+    # Most partitions of a topic have the same replicas. Let them share one object.
     states: dict[Replicas, PartitionImage] = {}
     partitions = []
     for assigned in replicas:
@@ -236,9 +238,9 @@ def create_operations(image: ClusterImage, topic: TopicImage) -> list[Operation]
 
 
 def create_units(image: ClusterImage, topic: TopicImage, beside: Sequence[Operation] = ()) -> Units:
-    """Like `create_operations`, but in atomic units. The unit with the topic's own znode makes the topic exist, and
-    also contains `beside`; if a crash prevents the units after it, the next load completes them. The first units remove
-    znodes that an earlier topic of the name has left."""
+    """Like `create_operations`, but in atomic units. The first units remove znodes that an earlier topic of the same
+    name has left. The unit with the topic's own znode makes the topic exist, and also contains `beside`. If a crash
+    prevents the units after this one, the next load completes them."""
     left = image.leftovers.get(topic.name)
     units, head = ([], []) if left is None else leftover_units(topic.name, left)
     head += [
@@ -273,8 +275,8 @@ def state_units(name: str, first: int, partitions: Sequence[PartitionImage]) -> 
 
 
 def leftover_units(name: str, partitions: int) -> tuple[Units, list[Operation]]:
-    """Return units that remove a deleted topic's znodes, if there were too many for the multi that freed the name. They
-    remove the partitions' znodes first, from the last partition to the first, then the topic's own."""
+    """Return units that remove a deleted topic's znodes, if the multi that freed the name could not contain them all.
+    They first remove the partitions' znodes, from the last partition to the first, then the topic's own znode."""
     prefix = znodes.partitions_path(name)
     units: Units = [
         [Delete(f"{prefix}/{index}/state"), Delete(f"{prefix}/{index}")] for index in reversed(range(partitions))
@@ -283,7 +285,7 @@ def leftover_units(name: str, partitions: int) -> tuple[Units, list[Operation]]:
 
 
 def cleared(image: ClusterImage, created: Sequence[TopicImage]) -> dict[str, int]:
-    """Return the names whose leftover znodes will all be removed."""
+    """Return the topic names whose leftover znodes this change removes completely."""
     return {topic.name: -1 for topic in created if topic.name in image.leftovers}
 
 
@@ -322,7 +324,7 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> De
         bigger = msgspec.structs.replace(
             topic, partitions=topic.partitions + tuple(added), node_version=topic.node_version + 1
         )
-        # The version check makes the write fail if the image is of another incarnation of the topic.
+        # The version check makes the write fail if the image has another incarnation of the topic.
         node = Set(znodes.topic_path(topic.name), topic_node(bigger, image.topic_ids), topic.node_version)
         steps.add([[node], *state_units(topic.name, len(topic.partitions), added)])
         grown.append(bigger)

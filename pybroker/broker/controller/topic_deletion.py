@@ -1,4 +1,4 @@
-"""Deletions of topics. Every step is stored: a change of the controller or a crash loses nothing.
+"""Deletions of topics. Every step is stored, so a deletion continues after a crash or a change of the controller.
 
     deleting    one multi has freed the name and written the record; replicas get StopReplica
     staged      every replica has confirmed that its data is in `deleting/`; it stays until `remove_after_ms`
@@ -85,15 +85,16 @@ def refuse_protected(topic: TopicImage) -> None:
 
 
 def topics_to_fence(image: ClusterImage, event: DeleteTopics) -> list[TopicImage]:
-    """Return the topics to fence: the topics of the event to which clients may append or groups may commit."""
+    """Return the topics to fence: all topics of the event for which clients could still append records or commit
+    offsets."""
     topics = [image.topic_by_id(which) for which in event.topics]
     return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
 
 @decides(DeleteTopics, closes=topics_to_fence)
 def decide_delete(image: ClusterImage, event: DeleteTopics, closed: FencedTopics = NOTHING_CLOSED) -> Decision:
-    """Delete topics at once: one multi removes the topic's znodes, writes its deletion record and raises the name's
-    epoch floor.
+    """Delete topics at once: one multi removes the topic's znodes, writes its deletion record and raises the epoch
+    floor of the topic name.
 
     After the multi, the name is free and the topic id is deleted, even if replicas do not respond. Without topic ids,
     the multi writes the request to delete and keeps the topic's znode: the name is free when the replicas have
@@ -140,7 +141,7 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: FencedTopics
 
 
 def _ordered(found: DeletionRecord, event: DeleteTopics) -> DeletionRecord:
-    """Return the record of stray replicas as that of a requested deletion."""
+    """Turn the record of stray replicas into the record of a requested deletion."""
     return msgspec.structs.replace(
         found,
         state=DELETING,
@@ -161,7 +162,7 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
         before = image.deletions.get(topic.topic_id)
         if topic.topic_id in image.names or (before is not None and before.state != FOUND):
             continue
-        # `holders` omits unregistered brokers; a broker that has come back is added again.
+        # `holders` omits unregistered brokers. A broker that has come back is added again.
         known = {} if before is None else {index: before.holders(index) for index in before.partitions}
         new = {index: tuple(sorted({*known.get(index, ()), event.broker_id})) for index in topic.partitions}
         if before is not None and known == {**known, **new}:
@@ -186,7 +187,7 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
 
 
 class DeletionWrites(msgspec.Struct, frozen=True):
-    """A topic's deletion: its record and the writes. The last unit of writes makes the deletion effective."""
+    """The deletion of a topic: its record and the writes. The last unit of writes makes the deletion effective."""
 
     record: DeletionRecord
     units: Units
@@ -209,8 +210,8 @@ def add_tombstones(
     """Return the deletion record of a topic and the operations that delete it. `beside`: the size in bytes of other
     operations in the same multi.
 
-    If all operations are too large for one multi, earlier units write most of the record, and the znodes of the
-    partitions are removed later. The first operation of the last unit then marks the topic's own znode as deleted.
+    If one multi cannot contain all operations, earlier units write most of the record, and later multis remove the
+    znodes of the partitions. In this case the first operation of the last unit marks the topic's own znode as deleted.
     """
     last_epoch = max((partition.leader_epoch for partition in topic.partitions), default=-1)
     before = image.deletions.get(topic.topic_id)
@@ -233,14 +234,14 @@ def add_tombstones(
         offsets_for=offsets_for,
         by_order=not image.topic_ids,
         isr=tuple(partition.isr for partition in topic.partitions),
-        # Keep transaction markers that are still pending from an earlier deletion and undelete.
+        # Keep the transaction markers that an earlier undelete has not written yet.
         outcomes=() if before is None else before.outcomes,
         departed={index: tuple(brokers) for index, brokers in topic.departed.items()},
     )
     free, gone = _name_given_up(image, topic, record), _belongings(topic)
     path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
     floor = Set(path, data) if topic.name in image.floors else Create(path, data)
-    # The record still exists if the topic was undeleted only a moment ago.
+    # If the topic was undeleted only a moment ago, its deletion record still exists.
     after, written = write_operations(before, record)
     whole = [*free, *gone, *written, floor]
     if record.by_order or before is not None or operations_bytes(whole) + beside <= DECISION_BYTES_MAX:
@@ -295,7 +296,7 @@ def decide_remove_leftovers(image: ClusterImage, event: RemoveLeftovers) -> Deci
 
 
 def name_operations(name: str, partitions: int, version: int = -1) -> list[Operation]:
-    """Return the operations that remove the znodes of a topic name."""
+    """Return the operations that remove all znodes of a topic name."""
     prefix = znodes.partitions_path(name)
     operations: list[Operation] = []
     for index in range(partitions):
@@ -305,13 +306,13 @@ def name_operations(name: str, partitions: int, version: int = -1) -> list[Opera
 
 
 def floor_after(image: ClusterImage, record: DeletionRecord) -> int:
-    """Return the name's epoch floor after the deletion of this incarnation."""
+    """Return the epoch floor of the topic name after the deletion of this incarnation."""
     return max(image.floors.get(record.topic, -1), record.leader_epoch_max)
 
 
 @decides(AdvanceDeletions)
 def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
-    """Advance deletions. Ignore an invalid transition: it results from a late confirmation."""
+    """Advance deletions. Ignore an impossible transition: a late confirmation causes it."""
     moved: dict[Uuid, DeletionRecord] = {}
     for topic_id, brokers in event.confirmed:
         record = image.deletions.get(topic_id)
@@ -333,16 +334,16 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
 
 
 def not_awaiting(record: DeletionRecord, brokers: Iterable[int]) -> DeletionRecord:
-    """Return the record without the brokers that have confirmed or never will."""
+    """Return the record, but wait no longer for brokers that have confirmed or never will."""
     missing = tuple(sorted(record.unconfirmed.difference(brokers)))
-    # The name stays in use for the current replicas only, not for brokers that lost their replica earlier.
+    # The name stays in use only for the current replicas, not for brokers that lost their replica earlier.
     by_order = record.by_order and not record.brokers.isdisjoint(missing)
     return msgspec.structs.replace(record, missing=missing, by_order=by_order)
 
 
 def write_moved(image: ClusterImage, moved: dict[Uuid, DeletionRecord], steps: Steps) -> dict[str, int]:
-    """Add the writes of changed records to `steps`, put the written records into `moved`, and free the names that
-    waited for replicas. Return the names that still have leftover znodes."""
+    """Add the writes of changed records to `steps` and the written records to `moved`. Free the names that waited for
+    replicas. Return the names that still have leftover znodes."""
     leftovers: dict[str, int] = {}
     for topic_id, record in moved.items():
         before = image.deletions[topic_id]
@@ -368,7 +369,7 @@ def _moved(record: DeletionRecord, state: str) -> DeletionRecord:
 
 @decides(CloseDeletions)
 def decide_close(image: ClusterImage, event: CloseDeletions) -> Decision:
-    """Allow brokers to remove the data. Ignore deletions that are already closed, and undeleted topics."""
+    """Allow brokers to remove the data. Ignore deletions that already allow it, and undeleted topics."""
     steps = Steps()
     closed = []
     for topic_id in event.topics:

@@ -10,9 +10,9 @@ same znode.
 One multi changes all topics when the version is raised. If the version is raised while the broker runs, that multi also
 stores the setting. A crash cannot leave some topics with ids and others without, and each topic gets its id only once.
 
-`partition.metadata` is also written below 2.8, for three reasons. The directory must name its topic before the log
-accepts a byte. Kafka's brokers without topic ids ignore unknown files. And a topic whose znode an old tool has
-rewritten gets its id back from the file.
+Brokers write `partition.metadata` in versions below 2.8 too. The directory must name its topic before the log accepts a
+byte. If an old tool rewrites the topic's znode, the topic gets its id back from this file. Kafka's brokers without
+topic ids ignore the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Truncate: an empty incarnation replaces a topic in one decision. Pure.
 
-Name, configs, partitions and replicas stay. The topic id is new and the leader epoch increases; clients detect the
-change by either of them. The old incarnation is deleted like any topic, and can be undeleted under another name. With
+Name, configs, partitions and replicas stay. The topic id changes and the leader epoch increases. Clients detect the
+truncation by either. The old incarnation is deleted like any topic, and can be undeleted under another name. With
 `keep_offsets` the new logs begin where the old ones end: no offset is used twice, and the groups' committed offsets
 stay valid for the new incarnation.
 """
@@ -29,7 +29,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def topics_to_fence(image: ClusterImage, event: TruncateTopics) -> list[TopicImage]:
-    """Return the topics to fence: the topics of the event to which clients may append or groups may commit."""
+    """Return the topics to fence: all topics of the event for which clients could still append records or commit
+    offsets."""
     topics = [image.topic_by_id(topic.topic_id) for topic in event.topics]
     return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
@@ -66,8 +67,8 @@ def decide_truncate(
         floors[old.name] = floor = max(
             image.floors.get(old.name, -1), *(partition.leader_epoch for partition in old.partitions)
         )
-        # The name may have had other incarnations while this one was deleted, before its undelete; the epoch floor also
-        # covers their epochs.
+        # While this incarnation was deleted, before its undelete, the name may have had other incarnations. The epoch
+        # floor also covers their epochs.
         lives = old.lineage.ended(max(partition.leader_epoch for partition in old.partitions)).lives
         lineage = TopicLineage((what,), floor + 1, lives if topic.keep_offsets else (), ends)
         new = new_topic(
@@ -107,8 +108,9 @@ def decide_truncate(
 def _in_its_nodes(
     image: ClusterImage, old: TopicImage, new: TopicImage, buried: DeletionWrites
 ) -> tuple[TopicImage, Units]:
-    """Write the new incarnation into the old one's znodes, if there are too many znodes for one multi. After a crash,
-    the next load detects the states that were not rewritten: their leader epoch is below the name's floor."""
+    """Write the new incarnation into the znodes of the old one, because there are too many znodes for one multi. After
+    a crash, the next load finds the states that were not rewritten: their leader epoch is below the epoch floor of the
+    name."""
     *before, (_, *deciding) = buried.units
     states: dict[tuple[PartitionImage, int], PartitionImage] = {}
     partitions: list[PartitionImage] = []
@@ -125,7 +127,7 @@ def _in_its_nodes(
 
 
 def _ends(closed: FencedTopics, one: Truncation, old: TopicImage) -> tuple[int, ...]:
-    """Return the log end offsets, at which the new logs begin. Empty if the offsets are not kept."""
+    """Return the log end offsets, at which the new logs begin; empty if the offsets are not kept."""
     if not one.keep_offsets:
         return ()
     ends = tuple(end for _, end in closed.ends.get(old.topic_id, ()))

@@ -44,7 +44,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(UndeleteTopic)
 def decide_undelete(image: ClusterImage, event: UndeleteTopic) -> Decision:
-    """Reserve the name and tell the replicas to move their data back, if the topic can come back."""
+    """If the topic can be restored, reserve its name and order the replicas to move their data back."""
     record = image.deletions.get(event.topic_id)
     try:
         record = _waiting(image, event, record)
@@ -121,8 +121,8 @@ def _gone(record: DeletionRecord) -> KafkaError:
 
 def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
     if name in INTERNAL_TOPICS and name != record.topic:
-        # The broker would interpret records that clients wrote as its own, and the internal topic's retention would
-        # delete them.
+        # The broker would trust records that clients have written to this internal topic, and the internal topic's
+        # retention would delete them.
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Topic id {record.topic_id} cannot be undeleted as '{name}': the name is reserved for the broker's "
@@ -149,7 +149,7 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
             KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Topic {image.describe(event.topic_id)} is not being undeleted.")
         )
     if event.problem is not None:
-        # Restart the deletion: replicas that have moved their data back must stage it again.
+        # Restart the deletion. Replicas that have moved their data back must stage it again.
         after, operations = write_operations(
             record,
             msgspec.structs.replace(
@@ -205,8 +205,8 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
 def _led_by_holders(
     image: ClusterImage, record: DeletionRecord, topic: TopicImage, event: FinishUndelete
 ) -> tuple[PartitionImage, ...]:
-    """Return the partitions with leader and ISR. The ISR consists of the replicas that have their data back and were in
-    sync before the deletion."""
+    """Return the partitions with leader and ISR. The ISR consists of the replicas that were in sync before the deletion
+    and have their data back."""
     staying = image.brokers.keys() - image.leaving
     known: dict[tuple[PartitionImage, tuple[int, ...]], PartitionImage] = {}
     partitions = []
@@ -230,8 +230,8 @@ def _led_by_holders(
 
 @decides(KeepOffsets)
 def decide_keep_offsets(image: ClusterImage, event: KeepOffsets) -> Decision:
-    """Add offsets to the deletion record. If the topic is live again, or a successor continues its offsets, the groups
-    then get them back."""
+    """Add committed offsets to the deletion record. If the topic is live again, or a successor continues its offsets,
+    the groups then get these committed offsets back."""
     before = image.deletions.get(event.topic_id)
     live = image.topic_by_id(event.topic_id)
     if before is not None:
@@ -264,12 +264,12 @@ def _heir(image: ClusterImage, record: DeletionRecord) -> Uuid | None:
     if record.state == LIVE:
         return record.topic_id
     successor = None if record.successor is None else image.topic_by_id(record.successor)
-    # Only a successor that keeps the offsets starts at the old log ends.
+    # Only a successor that keeps the offsets begins at the old log ends.
     return successor.topic_id if successor is not None and successor.lineage.start_offsets else None
 
 
 def _record_of_live(topic: TopicImage) -> DeletionRecord:
-    """Return a record for an undeleted topic whose own record is already removed. It exists until the groups have their
+    """Return a new record for an undeleted topic whose record has been removed. It exists until the groups have their
     offsets."""
     return DeletionRecord(
         topic=topic.name,
@@ -288,8 +288,8 @@ def _record_of_live(topic: TopicImage) -> DeletionRecord:
 
 @decides(OffsetsRestored)
 def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Decision:
-    """Record the groups that have their offsets back. When all have them, remove the record of a live topic; from the
-    record of a truncated topic, remove only the pending offsets."""
+    """Record the groups that have their offsets back. When all groups have them, remove the record of a live topic. The
+    record of a truncated topic loses only its pending offsets."""
     record = image.deletions.get(event.topic_id)
     if record is None or record.offsets_for != event.target:
         return nothing(None)

@@ -33,7 +33,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 NAMED_MAX = 10
-"""Partitions named in an error message, at most."""
+"""Limit of partitions named in an error message."""
 
 WAITING = (DELETING, STAGED, UNDELETING, FOUND)
 """States of deletions in which brokers may hold data."""
@@ -41,8 +41,8 @@ WAITING = (DELETING, STAGED, UNDELETING, FOUND)
 
 @decides(UnregisterBroker)
 def decide_unregister(image: ClusterImage, event: UnregisterBroker) -> Decision:
-    """Remove all references to the broker. The last write marks the broker epoch. If a crash prevents some of the
-    writes, the operator repeats the command, which then makes the missing ones."""
+    """Remove all references to the broker. The last write marks its broker epoch as unregistered. If a crash prevents
+    some of the writes, the operator repeats the command, which makes the missing writes."""
     broker_id = event.broker_id
     _check(image, broker_id)
     records = {

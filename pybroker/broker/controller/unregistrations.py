@@ -2,8 +2,8 @@
 
 These znodes are the mark of a running broker and the list of data in the broker's `deleting/`. The list must be
 removed, because a deletion ends only when no broker lists data of the topic. A broker that returns writes its running
-mark and its registration in one multi. Each step of the removal therefore checks that the mark is unchanged. The next
-controller repeats an unfinished removal.
+mark and its registration in one multi. Therefore each step of the removal checks that the running mark has not changed.
+The next controller repeats an unfinished removal.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Unregistrations:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def start(self, image: ClusterImage) -> None:
-        """Take over the removals that earlier controllers have not finished."""
+        """Continue the removals that earlier controllers have not finished."""
         for broker_id, epoch in image.broker_epochs.items():
             if epoch == UNREGISTERED:
                 self._begin(broker_id)
@@ -112,7 +112,7 @@ class StoredBrokerNotes:
         if not is_unregistered() or await get_or_none(self._store, f"{znodes.BROKER_IDS}/{broker_id}"):
             return False
         if mark is None:
-            # The running mark is removed last: nothing else is left.
+            # Remove the running mark last. When it is gone, all other znodes are gone too.
             return True
         same = Check(running, mark.version)
         for part in in_parts([Delete(path) for path in await self._store.subtree(staged)]):

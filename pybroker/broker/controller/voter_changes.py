@@ -1,8 +1,8 @@
-"""Changes of the voters, made by the leader of the metadata log: on request of administrators, or by promoting brokers
-that offer themselves (KIP-853).
+"""Changes of the voters (KIP-853). The leader of the metadata log makes them when an administrator requests it, or when
+it promotes a broker that offers itself.
 
 The leader promotes one broker at a time, and prefers racks without a voter. A broker that offers itself under a new
-directory id has lost its disk: the leader first removes its old voter.
+directory id has lost its disk. In this case the leader first removes the voter with the old directory id.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 PAUSE_S = 0.05
-"""Interval at which a change is tried again, and at which the leader checks its effect."""
+"""Seconds before the leader tries a change again, and between two checks of its effect."""
 PROMOTION_S, JOINING_S = 0.2, 0.02
-"""Interval at which the leader looks for brokers to promote while brokers offer themselves; the shorter one while
-voters are missing.
+"""Seconds between two searches for brokers to promote, while brokers offer themselves. The shorter interval applies
+while voters are missing.
 """
 OFFER_S = 3.0
-"""Time after which an offer that is not repeated is void."""
+"""Seconds after which an offer is void unless the broker repeats it."""
 TRANSFER_MS_MAX = 10_000
 
 
@@ -57,7 +57,7 @@ class VoterChanges:
     """The voter changes of one node; used on the loop's thread."""
 
     def __init__(self, node: QuorumNode, node_id: int, voters_wanted: int) -> None:
-        """`voters_wanted`: the leader promotes brokers while there are fewer voters than this."""
+        """`voters_wanted`: the target number of voters. The leader promotes brokers until it is reached."""
         self._node = node
         self._node_id = node_id
         self._voters_wanted = voters_wanted
@@ -78,7 +78,7 @@ class VoterChanges:
             self._offers.clear()
 
     async def handle(self, event: QuorumEvent) -> Any:
-        """Return the reply to an event, as the leader. Raises KafkaError."""
+        """As the leader, return the reply to an event. Raises KafkaError."""
         match event:
             case DescribeQuorum():
                 return self.describe()
@@ -170,7 +170,7 @@ class VoterChanges:
         log.info("removed voter node=%d directory_id=%s", replica.node_id, replica.directory_id)
 
     def _unregister(self, node_id: int) -> None:
-        """Confirm that the node is no controller. A node is a controller while it is a voter."""
+        """Confirm that the node is no controller. A node is a controller as long as it is a voter."""
         status = self._leading()
         if node_id == self._node_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
@@ -221,7 +221,7 @@ class VoterChanges:
                 log.debug("voters are not changed yet: %s", problem)
 
     async def _promote_one(self) -> bool:
-        """Promote the best broker that has caught up; return whether voters are missing and brokers offer
+        """Promote the best broker that has caught up. Return whether voters are still missing while brokers offer
         themselves."""
         status, now = self._node.status(), asyncio.get_running_loop().time()
         self._offers = {node_id: offer for node_id, offer in self._offers.items() if now - offer.at < OFFER_S}
@@ -265,7 +265,8 @@ def _client_error(error: ProposalError, replica: QuorumReplica) -> KafkaError:
     """Return the error to send to the client."""
     node = f"Node {replica.node_id}"
     if error.maybe_committed:
-        # Do not return NOT_CONTROLLER: the client would repeat the request and find its own change already made.
+        # Do not return NOT_CONTROLLER: the client would repeat the request, and its own change would make the second
+        # attempt fail.
         return KafkaError(
             ErrorCode.REQUEST_TIMED_OUT, "The leader changed meanwhile. Read the voters before you try again."
         )

@@ -2,8 +2,8 @@
 ends and committed offsets in the deletion record are then complete.
 
 The fence lasts for one decision; clients get retriable errors in that time. A deletion does not wait for brokers that
-are down: if another broker does not respond within 20 ms, its log ends and offsets count as unknown. The controller's
-own broker has no time limit: it may be slow, but it cannot be down.
+are down. If a broker does not respond within 20 ms, its log ends and offsets are unknown. For the controller's own
+broker there is no time limit: it may be slow, but it cannot be down.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class WriteFences:
         return ClosedTopics(ids, number, tuple(message.broker_id for message in asked), _combine_answers(topics, asked))
 
     def reopen(self, image: ClusterImage, closed: ClosedTopics) -> None:
-        """Lift the fence after the decision: brokers get this request after the messages of the decision."""
+        """Lift the fence after the decision. Brokers get this request after the messages of the decision."""
         self._outbox.send_reopen(image, closed.asked, closed.topics, closed.number)
 
 
