@@ -27,7 +27,7 @@ from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds
 from pybroker.broker.controller.authorization import AclEvaluator, AuthorizedEvent, authorize_event
 from pybroker.broker.controller.completion import DecisionCompleter, DurableDecision
 from pybroker.broker.controller.confirmations import ConfirmationListeners, Confirmations
-from pybroker.broker.controller.decision import Decision, FencedTopics, rule_of
+from pybroker.broker.controller.decision import Decision, FencedTopics, require_broker_epoch, rule_of
 from pybroker.broker.controller.decision_modules import DECISION_MODULES
 from pybroker.broker.controller.decision_writer import DecisionWriter, ResignedError
 from pybroker.broker.controller.deletion_tracker import Deletions
@@ -219,8 +219,7 @@ class Controller:
                 if isinstance(event, ReplicasStopped | ReplicasRestored) and granted.refusal is None:
                     # Responses of brokers pass through this queue too, so the listeners observe a decision before the
                     # responses to its requests.
-                    self._confirmations.answered(event.broker_id, event.request, event.response)
-                    self._spawn(self._reply(submission, self._confirm_report()))
+                    self._spawn(self._reply(submission, self._confirm_report(self._take_report(event))))
                     return
                 if isinstance(event, QuorumEvent) and granted.refusal is None:
                     # The image is unchanged, so the controller continues with other events.
@@ -345,10 +344,23 @@ class Controller:
         except Exception as problem:
             self._say_bug(submission, problem)
 
-    async def _confirm_report(self) -> None:
+    def _take_report(self, event: ReplicasStopped | ReplicasRestored) -> KafkaError | None:
+        """Process a report and return None. If the report belongs to an earlier broker epoch, return the refusal: the
+        topic may have been undeleted and deleted again since, and a broker gets its unconfirmed requests again when it
+        registers."""
+        try:
+            require_broker_epoch(self._image, event.broker_id, event.request.broker_epoch)
+        except KafkaError as stale:
+            return stale
+        self._confirmations.answered(event.broker_id, event.request, event.response)
+        return None
+
+    async def _confirm_report(self, refusal: KafkaError | None) -> None:
         """Wait until a majority confirms that this broker is still the controller. If it is not, the next controller
-        needs the report."""
+        needs the report. Then raise the refusal, if there is one: the broker does not retry a refused report."""
         await self._while_in_office(self._writer.confirm())
+        if refusal is not None:
+            raise refusal
 
     async def _reply(self, submission: Submission, work: Awaitable[Any]) -> None:
         """Answer a submission with the result of work that makes no decision."""
