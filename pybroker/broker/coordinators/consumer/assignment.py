@@ -31,7 +31,7 @@ def note_topics(group: ConsumerGroup, view: TopicView) -> bool:
 
 
 def meant_by(group: ConsumerGroup, view: TopicView, member_id: str) -> set[Uuid]:
-    """Return the topics to which a member subscribes. Raise KafkaError UNKNOWN_MEMBER_ID."""
+    """Return the ids of the existing topics to which a member subscribes. Raise KafkaError UNKNOWN_MEMBER_ID."""
     subscription = group.member(member_id).subscription
     found = (view.topic_id(name) for name in group.names_of(subscription.topics, subscription.regex))
     return {topic_id for topic_id in found if topic_id is not None}
@@ -44,7 +44,8 @@ def resolve_again(group: ConsumerGroup, view: TopicView, may_read: MayRead, now_
 
 
 def assign(group: ConsumerGroup, view: TopicView, assignors: Sequence[str], now_ms: int) -> None:
-    """Compute the target assignment for the group epoch. `assignors`: names that the broker offers, the default first.
+    """Compute the target assignment for the group epoch. `assignors`: the assignors of this broker by name, the default
+    first.
     """
     topics = subscribed_topics(group, view)
     ids: dict[str, Uuid] = {}

@@ -2,8 +2,8 @@
 
 uniform: members get equal numbers of partitions, with as few moves as possible.
 
-range: each subscriber of a topic gets a range of adjacent partitions. Topics with equal partition counts are divided in
-the same way.
+range: each subscriber of a topic gets a range of adjacent partitions. Topics with equal partition counts and equal
+subscribers are divided equally.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ def uniform(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target
 
 
 def _equal_shares(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
-    """Assign when all members have equal subscriptions: members keep partitions up to their share, and get unowned
-    partitions for the rest."""
+    """Assign partitions to members with equal subscriptions. Members keep partitions up to an equal share, then get
+    unowned partitions until they have that share."""
     free = dict.fromkeys((topic, index) for topic in sorted(topics) for index in range(topics[topic]))
     share, extra = divmod(len(free), len(members))
     shares: dict[str, list[Partition]] = {}
-    # Members that own more than their share come first: when shares differ by one, they keep the larger shares.
+    # Members that own more than their share come first. If the shares differ by one, these members get the larger
+    # shares.
     for member in sorted(members, key=lambda candidate: (-len(candidate.has), candidate.member_id)):
         has = sorted(partition for partition in member.has if partition in free)
         most = share
@@ -70,7 +71,7 @@ def _equal_shares(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> 
 
 
 def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
-    """Assign when subscriptions differ.
+    """Assign partitions to members with different subscriptions.
 
     Each unowned partition goes to the least loaded subscriber. Then partitions move from the most to the least loaded
     subscriber of their topic while a move balances the load.
@@ -90,7 +91,8 @@ def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Targ
                 taken.add((topic, index))
                 owned[topic][member.member_id].append(index)
                 load[member.member_id] += 1
-    # Topics with few subscribers come first: members that can read many topics are easier to balance later.
+    # Assign topics with few subscribers first, because members that subscribe to many topics are easier to balance
+    # later.
     for topic in sorted(subscribers, key=lambda name: (len(subscribers[name]), name)):
         for index in range(topics[topic]):
             if (topic, index) not in taken:
@@ -112,7 +114,8 @@ def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Targ
 
 
 def _level(owned: dict[str, list[int]], load: dict[str, int]) -> bool:
-    """Balance the load of one topic's subscribers as far as its partitions allow; return whether a partition moved."""
+    """Balance the load of one topic's subscribers as far as the topic's partitions allow. Return whether a partition
+    moved."""
     moved = False
     while True:
         givers = [member_id for member_id in owned if owned[member_id]]
@@ -129,7 +132,7 @@ def _level(owned: dict[str, list[int]], load: dict[str, int]) -> bool:
 def by_range(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
     """Assign adjacent partitions of each topic to its subscribers."""
     shares: dict[str, set[Partition]] = {member.member_id: set() for member in members}
-    # Sort a static member by its instance id: unlike its member id, it does not change.
+    # Sort static members by instance id, because their member id changes at each restart.
     order = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
     for topic in {topic for member in members for topic in member.topics}:
         who = [member.member_id for member in order if topic in member.topics]

@@ -29,7 +29,7 @@ from pybroker.broker.coordinators.group_base.group_statistics import GroupStatis
 from pybroker.broker.coordinators.group_base.topics_hash import TopicView
 
 BEATS_A_SECOND_MAX = 500
-"""Limit for one group's heartbeats per second during a rebalance: a large group must not delay other groups."""
+"""Limit of one group's heartbeats per second during a rebalance. A large group must not delay other groups."""
 
 
 class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeatResult]):
@@ -48,8 +48,8 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         upgrade: Callable[[ConsumerGroup], None],
         changed: Callable[[ConsumerGroup], None],
     ) -> None:
-        """upgrade: fills a new group with the members of the classic group that it replaces. changed: called with each
-        group after a change."""
+        """upgrade: fills a new group with the members of the classic group that the new group replaces. changed: called
+        with each group after a change."""
         self._clock = clock
         self._view = view
         self._settings = settings
@@ -63,7 +63,8 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         return {member_id: member.subscription for member_id, member in group.members.items()}
 
     def may_replace(self, classic: Group) -> bool:
-        """Return whether the classic group has no members, or group.consumer.migration.policy allows its upgrade."""
+        """Return whether the new group may replace this classic group: it has no members, or
+        group.consumer.migration.policy allows its upgrade."""
         return not classic.members or self._settings.upgrades
 
     def answer(self, group: ConsumerGroup, beat: ConsumerHeartbeat) -> ConsumerHeartbeatResult | None:
@@ -79,8 +80,8 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         return structs.replace(self._result(group, member, with_assignment=False), cacheable=self._rests(group))
 
     def _rests(self, group: ConsumerGroup) -> bool:
-        """Return whether the response stays the same while time passes: no regular expression has to be refreshed, and
-        no assignment interval ends."""
+        """Return whether the response does not change as time passes: no regular expression is due for a refresh, and
+        no assignment interval is running."""
         age_ms = self._clock.wall_ms() - group.target_timestamp_ms
         return not group.regexes and age_ms >= self._settings.heartbeat_interval_ms(group.group_id)
 
@@ -129,8 +130,8 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
     def _interval_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
         """Return the member's heartbeat interval, which is shorter during a rebalance.
 
-        During a rebalance members wait for partitions that other members have to revoke, and heartbeats carry both the
-        request to revoke and the new partitions.
+        Heartbeat responses tell members to revoke partitions, and give these partitions to other members. A rebalance
+        therefore takes several heartbeats.
         """
         usual = self._settings.heartbeat_interval_ms(group.group_id)
         age_ms = self._clock.wall_ms() - group.target_timestamp_ms
@@ -174,8 +175,8 @@ class ConsumerKind(EpochKind[ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeat
         assignment.note_topics(draft, self._view)
 
     def _regexes_are_old(self, group: ConsumerGroup) -> bool:
-        """Return whether regular expressions have to be matched again: a member's permissions may change while topics
-        do not."""
+        """Return whether regular expressions have to be matched again. A member's permissions may have changed, even if
+        the topics have not."""
         now_ms, interval_ms = self._clock.wall_ms(), self._settings.regex_refresh_interval_ms
         return any(now_ms - resolved.timestamp_ms >= interval_ms for resolved in group.regexes.values())
 

@@ -1,4 +1,4 @@
-"""One consumer group: epochs, members, target assignment. Pure data and its bookkeeping; no IO, no clock, no timers.
+"""One consumer group: epochs, members, target assignment. Data structures only: no IO, no clock, no timers.
 
     member joins, leaves, changes its subscription, a topic changes ──► group epoch + 1
     group epoch > target epoch ──► a new target assignment at the group epoch (`assignment`)
@@ -90,7 +90,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
                     del self.owners[partition]
 
     def note_subscribed(self) -> None:
-        """Recompute the topics to which members subscribe, and forget unused regular expressions."""
+        """Recompute the set of topics to which members subscribe. Remove regular expressions that no member uses."""
         subscriptions = {(m.subscription.topics, m.subscription.regex) for m in self.members.values()}
         wanted = {regex for _, regex in subscriptions if regex is not None}
         for regex in self.regexes.keys() - wanted:
@@ -110,7 +110,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
         self.note_subscribed()
 
     def may_give(self, partition: Partition, member_id: str) -> bool:
-        """Return whether no other member may be reading the partition, so that a member may get it."""
+        """Return whether a member may get the partition, because no other member may still be reading it."""
         return self.owners.get(partition, member_id) == member_id
 
     def target_of(self, member_id: str) -> frozenset[Partition]:
@@ -118,14 +118,14 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
         return self.target.get(member_id, NOTHING)
 
     def waits_in_vain(self, member: ConsumerMember) -> bool:
-        """Return whether the member waits for partitions, and other members still own all of them."""
+        """Return whether the member waits for partitions that other members all still own."""
         return not any(
             partition not in member.assigned and partition not in self.owners
             for partition in self.target_of(member.member_id)
         )
 
     def preferred_assignor(self, default: str) -> str:
-        """Return the assignor that most members prefer; the alphabetically first wins a tie."""
+        """Return the assignor that most members prefer. In a tie, return the alphabetically first."""
         votes = Counter(
             member.subscription.assignor for member in self.members.values() if member.subscription.assignor is not None
         )
@@ -153,8 +153,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
     def incarnation_error(
         self, request: CommitRequest, name: str, topic_id: Uuid, topics: Topics, removals: Removals
     ) -> ErrorCode | None:
-        """Return STALE_MEMBER_EPOCH if another incarnation had the topic's name and the member owns no partition of the
-        topic."""
+        """Return STALE_MEMBER_EPOCH if the topic's name had an earlier incarnation and the member owns no partition of
+        the current incarnation."""
         member = self.members.get(request.member_id)
         if member is None or topics.had_name_alone(topic_id):
             return None

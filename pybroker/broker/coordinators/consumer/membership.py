@@ -1,6 +1,6 @@
 """Membership changes of a consumer group: heartbeats, leaving members, expired sessions (KIP-848).
 
-Pure functions on a copy of the group. Each raises KafkaError before it changes anything.
+Pure functions that change a copy of the group. If a function raises KafkaError, it has not changed the copy.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def check_form(beat: ConsumerHeartbeat, assignors: Container[str], *, own_id_required: bool) -> None:
-    """Validate the fields of a heartbeat that can be checked without the group.
+    """Validate the fields of a heartbeat that do not depend on the group.
 
-    `own_id_required`: version 1, in which clients generate their member ids (KIP-1082). Raise KafkaError
+    `own_id_required`: True from version 1 on, in which clients generate their member ids (KIP-1082). Raise KafkaError
     INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
     """
     problem = None
@@ -58,7 +58,7 @@ def check_form(beat: ConsumerHeartbeat, assignors: Container[str], *, own_id_req
 
 
 def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, size_max: int) -> None:
-    """Raise KafkaError GROUP_MAX_SIZE_REACHED for a client that would be an additional member of a full group."""
+    """Raise KafkaError GROUP_MAX_SIZE_REACHED if the group is full and the client is not a member yet."""
     if member_id in group.members or instance_id in group.instances:
         return
     if len(group.members) >= size_max:
@@ -70,8 +70,8 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, si
 def check_epoch(member: ConsumerMember, epoch: int, owned: frozenset[Partition] | None) -> None:
     """Check the member epoch in a heartbeat.
 
-    The previous epoch is valid too if the member owns nothing beyond its assignment: it has lost the response with the
-    new epoch. Raise KafkaError FENCED_MEMBER_EPOCH.
+    The previous epoch is also valid if the member owns no partition beyond its assignment: such a member has lost the
+    response with the new epoch. Raise KafkaError FENCED_MEMBER_EPOCH.
     """
     if epoch in (JOINS, member.epoch):
         return
@@ -115,14 +115,15 @@ def enter(
     if regex is not None:
         resolved = group.regexes.get(regex) or resolve(regex)
     take_in(group, before, msgspec.structs.replace(member, subscription=changed))
-    # `take_in` forgets a regular expression when the last member with it is replaced; store it again.
+    # When the last member with a regular expression is replaced, `take_in` forgets the regular expression. Store it
+    # again.
     if resolved is not None and regex is not None and regex not in group.regexes:
         group.resolve(regex, resolved)
     return before
 
 
 def _find(group: ConsumerGroup, beat: ConsumerHeartbeat) -> tuple[ConsumerMember | None, ConsumerMember]:
-    """Return (the stored state of the member, the member to update)."""
+    """Return (the member's stored state, the member to update)."""
     fresh = ConsumerMember(beat.member_id, ConsumerSubscription(beat.client_id, beat.client_host, beat.instance_id))
     if beat.instance_id is None:
         if beat.epoch != JOINS:
@@ -148,14 +149,15 @@ def _find(group: ConsumerGroup, beat: ConsumerHeartbeat) -> tuple[ConsumerMember
 
 
 def inherited(known: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Return the new member of a static instance: it takes over the partitions and starts with the join epoch."""
+    """Return the new member of a static instance. It takes over the previous member's partitions, and starts with the
+    join epoch."""
     if known.member_id == member_id:
         return known
     return msgspec.structs.replace(known, member_id=member_id, epoch=JOINS, previous_epoch=-1)
 
 
 def take_in(group: ConsumerGroup, before: ConsumerMember | None, now: ConsumerMember) -> None:
-    """Replace the state `before` of a member with `now`; raise the group epoch if the assignor's input has changed."""
+    """Replace the member state `before` by `now`. Raise the group epoch if the assignor's input has changed."""
     if before is not None and before.member_id != now.member_id:
         target = group.target_of(before.member_id)
         group.remove(before.member_id)
@@ -174,8 +176,8 @@ def progress(
 ) -> ConsumerMember:
     """Move a member one step towards its target assignment; return its new state.
 
-    `meant`: if the target assignment is outdated, the topics to which it is restricted; None: it is current. Raise
-    KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
+    `meant`: the topics to which an outdated target assignment is restricted; None if the target assignment is current.
+    Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
     """
     member = group.member(member_id)
     target = group.target_of(member_id)
@@ -192,7 +194,7 @@ def progress(
 
 
 def leave(group: ConsumerGroup, beat: ConsumerHeartbeat) -> None:
-    """Remove a member. With epoch GOES_AWAY, keep the static member's assignment until its session expires.
+    """Remove a member. With epoch GOES_AWAY, keep the assignment of this static member until its session expires.
 
     Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
@@ -207,6 +209,6 @@ def leave(group: ConsumerGroup, beat: ConsumerHeartbeat) -> None:
 
 
 def remove(group: ConsumerGroup, member_id: str) -> None:
-    """Remove a member; the next target assignment gives its partitions to others."""
+    """Remove a member. The next target assignment gives its partitions to other members."""
     group.remove(member_id)
     group.epoch += 1

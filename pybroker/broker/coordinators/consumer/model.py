@@ -14,7 +14,7 @@ Partition = tuple[Uuid, int]
 """A partition of one incarnation of a topic."""
 
 MayRead = Callable[[str], bool]
-"""Whether the client may see a topic; a regular expression matches only such topics."""
+"""Returns whether the client may see a topic. Regular expressions match only topics that the client may see."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -66,8 +66,8 @@ class ConsumerMember(msgspec.Struct, frozen=True):
     member_id: str
     subscription: ConsumerSubscription
     epoch: int = 0
-    """The epoch of the target assignment that the member has reached or is moving to. GOES_AWAY: a static member that
-    has left temporarily."""
+    """The epoch of the target assignment that the member has reached or moves to. GOES_AWAY: a static member that has
+    left temporarily."""
     previous_epoch: int = -1
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     assigned: Mapping[Partition, int] = {}
@@ -86,8 +86,8 @@ class ConsumerMember(msgspec.Struct, frozen=True):
         return self.subscription.classic is not None
 
     def moved_to(self, epoch: int) -> ConsumerMember:
-        """Return the member in another epoch, with the current one as its previous epoch: the response may be lost, and
-        the member then repeats its old epoch."""
+        """Return the member in another epoch. Its current epoch becomes its previous epoch, because the member repeats
+        the old epoch if it loses the response."""
         return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
@@ -96,17 +96,18 @@ class ConsumerMember(msgspec.Struct, frozen=True):
 
 
 class ResolvedRegex(msgspec.Struct, frozen=True):
-    """The topics that a regular expression matched last; stored as ConsumerGroupRegularExpression."""
+    """The topics that a regular expression matched at its last check; stored as ConsumerGroupRegularExpression."""
 
     topics: tuple[str, ...]
     version: int
-    """Version of this broker's topic view at the match; other brokers count their versions independently."""
+    """Version of this broker's topic view when the expression was matched. Other brokers count their versions
+    independently."""
     timestamp_ms: int
 
 
 class ConsumerHeartbeat(msgspec.Struct, frozen=True):
-    """A ConsumerGroupHeartbeat, independent of its version. A field that is None has not changed since the previous
-    one."""
+    """A ConsumerGroupHeartbeat, independent of its version. A field is None if it has not changed since the previous
+    heartbeat."""
 
     member_id: str
     epoch: int
@@ -136,8 +137,7 @@ class ConsumerHeartbeat(msgspec.Struct, frozen=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether the heartbeat has all fields, because the member joins or does not know whether the last one arrived.
-        """
+        """Whether the heartbeat has all fields. Members send all fields when they join, or after a lost response."""
         return (
             self.rebalance_timeout_ms != -1
             and (self.topics is not None or self.regex is not None)
@@ -167,6 +167,6 @@ class ConsumerHeartbeatResult(msgspec.Struct, frozen=True):
     epoch: int = 0
     interval_ms: int = 0
     assigned: frozenset[Partition] | None = None
-    """The partitions of the member; None: unchanged since the previous response."""
+    """The partitions of the member; None if they have not changed since the previous response."""
     cacheable: bool = False
-    """Whether data threads may send the same response to the same heartbeat until the group changes."""
+    """Whether data threads may repeat this response for the same heartbeat, until the group changes."""

@@ -1,10 +1,7 @@
-"""One step of one member towards its target assignment: it revokes partitions before it gets new ones. Pure (KIP-848).
+"""A member's next step towards its target assignment. The member revokes partitions before it gets new partitions. Pure
+(KIP-848).
 
 STABLE      ──target changed──► partitions to revoke ──► UNREVOKED     in its old epoch, without these partitions
-                                else ──────────────────► target epoch, with the partitions that no other member owns
-                                                         (UNRELEASED while another member owns some of the target)
-UNREVOKED   ──confirms the revocation──────────────────► as from STABLE
-UNRELEASED  ──each heartbeat───────────────────────────► as from STABLE: other members may have released partitions
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ def reconcile(
     if member.state is ConsumerMemberState.UNREVOKED:
         if owned is None or not owned.isdisjoint(member.revoking):
             return member
-        # The member has revoked the partitions: its epoch advances, and later requests in the old epoch are outdated.
+        # The member has revoked the partitions and moves to a new epoch. Requests in the old epoch are outdated.
         member = msgspec.structs.replace(member.moved_to(min(member.epoch + 1, target_epoch)), revoking={})
     kept = {partition: since for partition, since in member.assigned.items() if partition in target}
     leaving = {partition: since for partition, since in member.assigned.items() if partition not in target}

@@ -49,7 +49,8 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
     old = ConsumerGroup(group_id) if before is None else before
     records: Records = {}
     for member_id in old.members.keys() - after.members.keys():
-        # Write tombstones in Kafka's order: when replaying, Kafka requires a subscription for a member's other records.
+        # Write tombstones in Kafka's order. When Kafka replays a member's other records, it requires the member's
+        # subscription.
         records[_key(CURRENT, group_id, member_id)] = None
         records[_key(TARGET, group_id, member_id)] = None
         records[_key(MEMBER, group_id, member_id)] = None
@@ -70,7 +71,7 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
     for member_id in after.members:
         target = after.target.get(member_id)
         if old.target.get(member_id) != target:
-            # None: the member left and rejoined within one write, and has no target assignment yet.
+            # None: the member left and rejoined in the same write, and has no target assignment yet.
             records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
@@ -212,7 +213,7 @@ def _member(member_id: str, stored: Any, current: Any) -> ConsumerMember:
         stored.subscribed_topic_regex or None,
         stored.rebalance_timeout_ms,
         stored.server_assignor,
-        # Kafka's default value; it has no protocols, and no classic member sends that.
+        # Kafka stores this default. It has no protocols, and no classic member has an empty list.
         None
         if classic is None or not classic.supported_protocols
         else ClassicSide(
@@ -228,7 +229,8 @@ def _member(member_id: str, stored: Any, current: Any) -> ConsumerMember:
         subscription,
         current.member_epoch,
         current.previous_member_epoch,
-        # An unknown state, of a later release: the member's next step computes what it has to revoke.
+        # A later release wrote this unknown state. The member's next step computes the partitions that it has to
+        # revoke.
         ConsumerMemberState(current.state) if current.state in known else ConsumerMemberState.UNRELEASED,
         _holding(current.assigned_partitions, current.member_epoch),
         _holding(current.partitions_pending_revocation, current.member_epoch),

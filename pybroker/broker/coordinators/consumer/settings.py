@@ -1,4 +1,4 @@
-"""The settings of consumer groups, by broker and by group. Read at each use, because they are dynamic."""
+"""The settings of consumer groups, by broker and by group. They are dynamic, so each use reads them again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ConsumerSettings:
 
     @property
     def assignors(self) -> Sequence[str]:
-        """group.consumer.assignors; members that choose none get the first one."""
+        """group.consumer.assignors. A member that chooses no assignor gets the first one of the list."""
         return tuple(self._config["group.consumer.assignors"])
 
     @property

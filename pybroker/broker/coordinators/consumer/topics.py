@@ -16,8 +16,8 @@ from pybroker.protocol import patterns
 from pybroker.protocol.error_codes import ErrorCode
 
 PATTERNS_KEPT = 64
-"""Number of compiled regular expressions in the cache: compiling takes longer than matching a thousand names, and an
-expression takes up to 1 MB."""
+"""Number of compiled regular expressions in the cache. Compiling an expression takes longer than matching a thousand
+names; a compiled expression takes up to 1 MB."""
 
 
 @functools.lru_cache(PATTERNS_KEPT)

@@ -57,7 +57,8 @@ def metadata_bytes(protocols: Protocols) -> int:
 
 
 def member_bytes(client_id: str, instance_id: str | None) -> int:
-    """Return the approximate memory, in bytes, that a member takes besides its protocols: clients choose the names."""
+    """Return the approximate memory, in bytes, that a member takes besides its protocols. It depends on the names that
+    the client chooses."""
     names = len(client_id) + len(instance_id or "")
     return MEMBER_BYTES + len(client_id) + names
 
@@ -107,18 +108,17 @@ class ClassicMember(msgspec.Struct):
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """True until the member's first rebalance ends. A new member can expire while its JoinGroup is held."""
+    """True until the member's first rebalance ends. While its JoinGroup is held, a new member can expire."""
     reply_join: JoinReply | None = None
     reply_sync: SyncReply | None = None
 
     @property
     def is_static(self) -> bool:
-        """Whether the member has a group.instance.id."""
         return self.instance_id is not None
 
     @property
     def awaits_rebalance(self) -> bool:
-        """Whether the coordinator holds a request of the member, which counts as a heartbeat."""
+        """Whether the coordinator holds a request of the member. A held request counts as a heartbeat."""
         return not self.is_new and (self.reply_join is not None or self.reply_sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -130,12 +130,13 @@ class ClassicMember(msgspec.Struct):
         return next(name for name, _ in self.protocols if name in candidates)
 
     def park_sync(self, reply: SyncReply) -> None:
-        """Hold a SyncGroup until the assignment is known. End an earlier held one, which the client has abandoned."""
+        """Hold a SyncGroup until the assignment is known. If a SyncGroup of the member is already held, end it: the
+        client has abandoned it."""
         self.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         self.reply_sync = reply
 
     def answer_sync(self, result: SyncResult) -> bool:
-        """Answer the held SyncGroup; return False if there is none."""
+        """Answer the held SyncGroup. Return False if no SyncGroup is held."""
         reply, self.reply_sync = self.reply_sync, None
         if reply is None:
             return False
@@ -144,24 +145,25 @@ class ClassicMember(msgspec.Struct):
 
 
 class ClassicGroup(msgspec.Struct, Group, eq=False):
-    """One group's state. Methods change it and check that the change is legal; they do not deal with time."""
+    """One group's state. Methods change it and check that the change is legal. They use no clock and no timers."""
 
     kind = GroupKind.CLASSIC
 
     group_id: str
     state: ClassicGroupState = ClassicGroupState.EMPTY
     state_timestamp_ms: int = -1
-    """Wall time (ms) of the last transition. −1: not known; the expiry of offsets then uses their commit times."""
+    """Wall time (ms) of the last state change; −1: unknown. If it is unknown, the expiry of offsets uses their commit
+    times."""
     generation: int = 0
     protocol_type: str | None = None
-    """None: no member has ever joined, and the group only has offsets."""
+    """None: the group never had a member and only has offsets."""
     protocol_name: str | None = None
     leader_id: str | None = None
     members: dict[str, ClassicMember] = {}
     static_members: dict[str, str] = {}
     """group.instance.id → member id."""
     pending_joins: set[str] = set()
-    """Assigned member ids (KIP-394) with which no client has joined yet."""
+    """Member ids that the coordinator has assigned (KIP-394), but with which no client has joined yet."""
     pending_syncs: set[str] = set()
     """Members of this generation that have not sent SyncGroup yet."""
     awaiting_join: int = 0
@@ -171,20 +173,22 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
     metadata_bytes: int = 0
     """Bytes of the metadata of all members, for all protocols."""
     member_bytes: int = 0
-    """Memory of the members, and of assigned member ids, besides the metadata."""
+    """Memory of members and of assigned member ids, besides the metadata."""
     in_initial_delay: bool = False
-    """The group's first rebalance stays open until the initial delay ends, even if all members have joined."""
+    """True during the group's first rebalance until the initial delay ends. The rebalance stays open even if all
+    members have joined."""
     new_member_added: bool = False
-    """A member joined during the initial delay, which is then extended once more."""
+    """True if a member has joined during the initial delay. The delay is then extended once more."""
     subscribed_topics: frozenset[str] | None = None
     """Topics to which any member subscribes; None: not known."""
     formed_topics: dict[str, Uuid] = {}
-    """Topic ids when the generation formed; the coordinator refuses commits by name for any other incarnation."""
+    """Topic ids when the generation formed. If a commit names a topic that now has another id, the coordinator refuses
+    the commit."""
     formed_at: int = 0
-    """The coordinator's count of topic removals when the generation formed."""
+    """Number of topic removals, as counted by the coordinator, when the generation formed."""
     identity: object = msgspec.field(default_factory=object)
     cached_responses: CachedResponses = msgspec.field(default_factory=CachedResponses)
-    """Cached heartbeat responses for members while the group is stable."""
+    """Cached heartbeat responses for the members of a stable group."""
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -211,8 +215,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group is in state Empty. A group that rebalances is not in that state even if all members have
-        left."""
+        """Whether the group is in state Empty. A group that rebalances is not Empty, even if all members have left."""
         return self.state is ClassicGroupState.EMPTY
 
     @property
@@ -222,7 +225,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether the members are consumers, whose metadata names topics."""
+        """Whether the members are consumers. The metadata of consumers names topics."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     # --- members ------------------------------------------------------------------------------------------------------
@@ -233,7 +236,8 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         return not self.pending_joins and self.awaiting_join == len(self.members)
 
     def park_join(self, member: ClassicMember, reply: JoinReply) -> None:
-        """Hold a JoinGroup until the rebalance ends. End an earlier held one, which the client has abandoned."""
+        """Hold a JoinGroup until the rebalance ends. If a JoinGroup of the member is already held, end it: the client
+        has abandoned it."""
         self.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.reply_join = reply
         self.awaiting_join += 1
@@ -277,7 +281,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
 
     @property
     def bytes_beside_metadata(self) -> int:
-        """The memory of the group and its members besides the metadata; 0 for a group that only has offsets."""
+        """Return the memory of the group and its members besides the metadata; 0 for a group that only has offsets."""
         return self.member_bytes and self.member_bytes + MEMBER_BYTES + len(self.group_id)
 
     def update(
@@ -303,8 +307,8 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
     def remove(self, member_id: str) -> ClassicMember | None:
         """Remove a member or a pending id.
 
-        Held requests get UNKNOWN_MEMBER_ID, and a live client then joins anew. If the member was the leader, the
-        next member becomes the leader.
+        Held requests get UNKNOWN_MEMBER_ID; a client that is still alive then joins again. If the member was the
+        leader, the next member becomes the leader.
         """
         self.cached_responses.forget(member_id)
         member = self.members.pop(member_id, None)
@@ -321,7 +325,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         return member
 
     def replace_static(self, instance_id: str, new_member_id: str) -> ClassicMember:
-        """Give the member of a restarted instance a new member id; held requests under the old id get
+        """Give a new member id to the member of a restarted instance. Held requests under the old id get
         FENCED_INSTANCE_ID."""
         old_member_id = self.static_members[instance_id]
         self.cached_responses.forget(old_member_id)
@@ -338,7 +342,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Make a member that has joined the leader; return False if no member has joined."""
+        """Make a member that has joined the leader. Return False if no member has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].reply_join is not None:
@@ -368,8 +372,8 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
     def check_commit(self, request: CommitRequest, topics: Topics) -> None:
         """Check an offset commit by the member's generation.
 
-        In a transaction, a client that names no member (before KIP-447) is fenced by its transactional id alone.
-        Raise KafkaError COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or
+        Before KIP-447, clients name no member when they commit in a transaction. Only their transactional id fences
+        them. Raise KafkaError COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or
         REBALANCE_IN_PROGRESS.
         """
         if self.state is ClassicGroupState.DEAD:
@@ -391,15 +395,16 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
     def incarnation_error(
         self, request: CommitRequest, name: str, topic_id: Uuid, topics: Topics, removals: Removals
     ) -> ErrorCode | None:
-        """Return REBALANCE_IN_PROGRESS for a member whose generation formed with another incarnation of the name."""
+        """Return REBALANCE_IN_PROGRESS if the topic name had another incarnation when the member's generation formed.
+        """
         if request.generation < 0:
             return None
         known = self.formed_topics.get(name)
         if known is None:
             differs = removals.since(name, self.formed_at)
         elif known == Uuid.ZERO:
-            # No member of this generation was assigned the current incarnation. If another incarnation had the name
-            # before, the offset may be a position in the earlier incarnation.
+            # No member of this generation was assigned a partition of the current incarnation. If the name had an
+            # earlier incarnation, the offset may be a position in that one.
             differs = not topics.had_name_alone(topic_id)
         else:
             differs = known != topic_id
@@ -414,7 +419,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def retained_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Return the wall time (ms) from which the retention of an offset counts; see `expiry`."""
+        """Return the wall time (ms) at which the retention of an offset begins; see `expiry`."""
         if self.is_empty and self.protocol_type is not None and self.state_timestamp_ms >= 0:
             return self.state_timestamp_ms
         readable = self.uses_consumer_protocol and self.subscribed_topics is not None
@@ -435,14 +440,14 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
             return bool(protocol_type) and bool(names)
         if protocol_type != self.protocol_type:
             return False
-        # While ids are assigned but no member has joined, any protocol is compatible.
+        # While no client has joined with an assigned member id, any protocol is compatible.
         if not self.members:
             return bool(names)
         return any(self.protocol_counts.get(name) == len(self.members) for name in names)
 
     def select_protocol(self) -> str:
-        """Return the protocol with most votes among the protocols that all members support; the first one voted for
-        wins a tie."""
+        """Among the protocols that all members support, return the protocol with most votes. In a tie, return the
+        protocol that got a vote first."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -451,8 +456,10 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         return max(votes, key=lambda name: votes[name])
 
     def next_generation(self, now_ms: int) -> None:
-        """End the join phase: start the next generation with a protocol, or as an empty group."""
-        # Code compares generations for equality only; the protocol has 31 bits for them.
+        """End the join phase: start the next generation. Select its protocol, or leave the group empty if it has no
+        members."""
+        # The protocol has 31 bits for generations. A wrap-around does no harm, because code only tests generations for
+        # equality.
         self.generation = self.generation + 1 if self.generation < 0x7FFFFFFF else 1
         if self.members:
             self.protocol_name = self.select_protocol()
@@ -486,7 +493,7 @@ class ClassicGroup(msgspec.Struct, Group, eq=False):
         return self.uses_consumer_protocol
 
     def join_members(self) -> tuple[tuple[str, str | None, bytes], ...]:
-        """Return (member id, instance id, metadata) of all members; the leader computes the assignment from them."""
+        """Return (member id, instance id, metadata) of all members, from which the leader computes the assignment."""
         return tuple((m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members.values())
 
     def join_result(self, member_id: str, *, skip_assignment: bool = False) -> JoinResult:

@@ -60,7 +60,7 @@ class ClassicMembers:
         if not member_id:
             group = self._groups.registry.get_as(group_id, ConsumerGroup)
             if group is not None and not _speaks(group, request):
-                # Refuse before assigning a member id; a request with a member id is checked inside `change`.
+                # Refuse the request before assigning a member id. `change` checks requests that have a member id.
                 reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
                 return
             member_id = str(Uuid.random())
@@ -128,8 +128,7 @@ class ClassicMembers:
         """
         member = self._member(group, member_id, instance_id, generation)
         self._groups.keep_alive(group, member)
-        # While `AssignmentInterval` delays the next target assignment, a rejoin would not bring the member closer to
-        # it.
+        # While `AssignmentInterval` delays the next target assignment, the member would gain nothing by rejoining.
         behind = member.epoch < group.target_epoch or member.state is ConsumerMemberState.UNREVOKED
         if behind or (member.state is ConsumerMemberState.UNRELEASED and not group.waits_in_vain(member)):
             self._rejoins(group, member)
@@ -173,7 +172,8 @@ def _leave_one(draft: ConsumerGroup, leaving: LeavingMember) -> ErrorCode:
         member = draft.member(member_id) if instance_id is None else draft.instance(instance_id, member_id)
     except KafkaError as error:
         return ErrorCode(error.code)
-    # Only an administrator, who names the instance id alone, may remove a member of the consumer protocol (KIP-848).
+    # Only an administrator may remove a member of the consumer protocol, by a request with the instance id alone
+    # (KIP-848).
     if leaving.member_id and not member.is_classic:
         return ErrorCode.UNKNOWN_MEMBER_ID
     log.info("group %s: member %s leaves: %s", draft.group_id, member_id, leaving.reason)
@@ -182,9 +182,9 @@ def _leave_one(draft: ConsumerGroup, leaving: LeavingMember) -> ErrorCode:
 
 
 def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: int) -> frozenset[Partition]:
-    """Add or update the member of a JoinGroup; return the partitions that it still owns.
+    """Add or update the member of a JoinGroup. Return the partitions that the member still owns.
 
-    Raise KafkaError before changing anything.
+    If this raises KafkaError, it has changed nothing.
     """
     membership.check_room(draft, request.member_id, request.instance_id, size_max)
     if not _speaks(draft, request):
@@ -211,7 +211,7 @@ def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: 
         else msgspec.structs.replace(membership.inherited(before, request.member_id), subscription=subscription)
     )
     membership.take_in(draft, before, now)
-    # Partitions that the member owned in an earlier generation may belong to other members by now.
+    # Partitions of an earlier generation may belong to other members by now.
     return embedded.owned if before is not None and embedded.generation in (-1, before.epoch) else frozenset()
 
 

@@ -9,7 +9,7 @@ from pybroker.native import Uuid
 
 
 class CommitFence:
-    """The fenced topics. Holds are counted: a topic accepts commits again when every `hold` is released."""
+    """The fenced topics. `hold` calls are counted: a topic accepts commits again after as many calls of `release`."""
 
     def __init__(self) -> None:
         self._held: dict[Uuid, int] = {}

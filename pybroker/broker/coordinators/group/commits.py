@@ -1,16 +1,16 @@
 """Offset commits, fetches and deletions of one shard. Validation is synchronous; callers wait for the write only.
 
 A commit names its topic by id (OffsetCommit 10) or by name (older versions). A commit by id is unambiguous: the id of a
-deleted topic gets UNKNOWN_TOPIC_ID. A commit by name may be for an earlier incarnation that the member was assigned
-(see franz-go's #1426). Each generation therefore records the topic ids that existed when it formed. A commit to a name
-whose id has changed since gets REBALANCE_IN_PROGRESS, and the coordinator starts a rebalance, which gives every member
-a new generation. A leader epoch of the current incarnation (OffsetCommit 6) proves that the member reads the current
-incarnation: the coordinator accepts such a commit, and the generation continues.
+deleted topic gets UNKNOWN_TOPIC_ID. A commit by name may belong to an earlier incarnation, whose partitions the member
+was assigned (see franz-go's #1426). Each generation therefore records the topic ids that existed when it formed. A
+commit to a name whose id has changed since gets REBALANCE_IN_PROGRESS, and the coordinator starts a rebalance, which
+gives every member a new generation. A leader epoch of the current incarnation (OffsetCommit 6) proves that the member
+reads the current incarnation: the coordinator accepts such a commit, and the generation continues.
 
-A consumer that assigns its partitions itself has no generation. The coordinator can only check the leader epoch of its
-position (OffsetCommit 6). Leader epochs continue across the incarnations of a name. An epoch that the current
-incarnation never had therefore belongs to an earlier one, and the commit gets FENCED_LEADER_EPOCH. The coordinator
-accepts a commit without an epoch unchecked.
+A consumer that assigns its partitions itself has no generation. For such a consumer, the coordinator can only check the
+leader epoch in the commit (OffsetCommit 6). Leader epochs continue across the incarnations of a name. If the current
+incarnation never had this epoch, the commit belongs to an earlier incarnation and gets FENCED_LEADER_EPOCH. The
+coordinator accepts a commit without an epoch unchecked.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class OffsetCommits:
             finished(answers)
             return
         if shard.groups.get(group.group_id) is None:
-            # Add the group only now: a request of which every item is refused creates no group, as in Kafka, and uses
-            # no memory.
+            # Create the group only now. As in Kafka, a request whose items are all refused creates no group and uses no
+            # memory.
             shard.groups.put(group)
         if request.producer is not None:
             self._append_in_transaction(shard, request.producer, accepted, answers, finished)
@@ -152,10 +152,11 @@ class OffsetCommits:
         )
 
     def _group_for_commit(self, shard: GroupShard, request: CommitRequest) -> Group:
-        """Return the group, or a new one if it does not exist. Raise KafkaError if its state forbids the commit."""
+        """Return the group, or a new group if it does not exist. Raise KafkaError if the group's state forbids the
+        commit."""
         group = shard.groups.get(request.group_id)
         if group is None:
-            # A share group refuses commits, also while its first member is being written.
+            # A share group refuses commits, even while the write of its first member is in progress.
             shard.groups.require(request.group_id, GroupKind.CONSUMER, GroupKind.CLASSIC, GroupKind.STREAMS)
             if request.generation >= 0:
                 raise KafkaError(
@@ -239,8 +240,8 @@ class OffsetCommits:
         entries: Sequence[tuple[OffsetKey, OffsetValue]],
         finished: Callable[[ErrorCode], None],
     ) -> None:
-        """Write offsets from a deletion record back to the group. They are visible at once: the deletion record is
-        durable."""
+        """Write offsets from a deletion record back to the group. Make them visible at once, because the deletion
+        record is durable."""
         group = shard.note_group(group_id)
         for key, value in entries:
             shard.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, -1))
@@ -268,10 +269,10 @@ class OffsetCommits:
                 shard.offsets.commit_ended(topic_id, key, commit)
                 answers[index] = error
                 if error is ErrorCode.NONE and commit.topic_removed:
-                    # The deletion record may lack the commit, which an undelete would then not restore.
+                    # The deletion record may lack this commit, and an undelete would not restore it.
                     answers[index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     continue
-                # If the group was deleted during the write, its tombstone follows this commit in the log: drop the
+                # If the group was deleted during the write, its tombstone follows this commit in the log. Drop the
                 # commit.
                 now = shard.groups.get(key.group)
                 if error is ErrorCode.NONE and now is not None and now.identity is identity:
@@ -355,8 +356,8 @@ class OffsetCommits:
                     self._statistics.offset_deletions += 1
             finished([answer if answer is not ErrorCode.NONE else error for answer in answers])
 
-        # Remove the offset from memory only after the tombstone is written: a deleted offset must not return after a
-        # crash, and must stay if the write fails.
+        # Remove the offset from memory only after the tombstone is written. Otherwise the offset could return after a
+        # crash, or be missing from memory if the write fails.
         shard.log.write([(encode_offset_key(key), None) for _, key in doomed], written)
 
 

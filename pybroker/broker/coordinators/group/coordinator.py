@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Reply(Generic[T]):
-    """A callback for one value. `outcome` returns the value, or a future if it has not arrived."""
+    """A callback for one value. `outcome` returns the value, or a future while the value is missing."""
 
     __slots__ = ("_future", "_value")
 
@@ -69,7 +69,8 @@ class Reply(Generic[T]):
 log = logging.getLogger(__name__)
 
 IN_FLIGHT_POLL_S = 0.001
-"""Poll interval while commits to a topic under deletion are being written; a write takes about as long as one flush."""
+"""Seconds between two checks whether commits to a topic under deletion are still being written. A write takes about as
+long as one flush."""
 
 GROUP_ID_BYTES_MAX = 0x7FFF
 """The stored key has 16 bits for the length of the group id."""
@@ -91,7 +92,7 @@ class GroupCoordinator:
         states: States,
         keep_offsets: KeepOffsetsOf,
     ) -> None:
-        """states: the share-state coordinators, which store the state of share groups. keep_offsets: adds offsets of a
+        """states: the share-state coordinators, which store the share state of groups. keep_offsets: adds offsets of a
         deleted topic to its deletion record."""
         self._dependencies = dependencies
         self._keep_offsets = keep_offsets
@@ -297,7 +298,7 @@ class GroupCoordinator:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def commit(self, request: CommitRequest) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """Handle an OffsetCommit: one error code per item, once the accepted items are durable.
+        """Handle an OffsetCommit. Return one error code per item when the accepted items are durable.
 
         Raise KafkaError for the whole request.
         """
@@ -308,8 +309,8 @@ class GroupCoordinator:
     def commit_then(self, request: CommitRequest, finished: Finished) -> None:
         """Handle an OffsetCommit and call `finished` once with the error codes.
 
-        A write that takes longer than `offsets.commit.timeout.ms` gets COORDINATOR_NOT_AVAILABLE: its outcome is
-        unknown, and clients retry.
+        If the write takes longer than `offsets.commit.timeout.ms`, the code is COORDINATOR_NOT_AVAILABLE: the outcome
+        is unknown, and clients retry.
         """
         shard = self.shard(request.group_id, empty_allowed=True)
         bounded = BoundedCallback(finished, len(request.items))
@@ -332,7 +333,8 @@ class GroupCoordinator:
         group_id: str,
         wanted: Sequence[tuple[Uuid, int]],
     ) -> list[CommittedOffset | None]:
-        """Handle an OffsetFetch of the given partitions, in order. Raise KafkaError for the whole group."""
+        """Handle an OffsetFetch of some partitions; the result has their order. Raise KafkaError for the whole group.
+        """
         shard = self.shard(group_id, empty_allowed=True)
         return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in wanted]
 
@@ -348,7 +350,7 @@ class GroupCoordinator:
             group.check_fetch(member_id or "", epoch)
 
     def unstable(self, group_id: str) -> set[tuple[Uuid, int]]:
-        """Return (topic id, partition) of the group's offsets that open transactions may still change.
+        """Return (topic id, partition) of each offset of the group that an open transaction may still change.
 
         Raise KafkaError for the whole group.
         """
@@ -363,7 +365,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, wanted: Sequence[tuple[str, int]]
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """Handle an OffsetDelete: one error code per partition, once the tombstones are durable.
+        """Handle an OffsetDelete. Return one error code per partition when the tombstones are durable.
 
         Raise KafkaError for the whole request.
         """
@@ -381,11 +383,11 @@ class GroupCoordinator:
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def open_in(self, group_id: str, producer: tuple[int, int]) -> Watch | None:
-        """Return a watch that observes whether the producer's transaction ends while the broker verifies that a commit
-        belongs to it.
+        """While the broker verifies that a commit belongs to the producer's transaction, watch whether the transaction
+        ends. Return the watch.
 
-        `producer`: (id, epoch). Return None if the transaction already has offsets in the group's partition: the broker
-        has verified it then.
+        `producer`: (id, epoch). Return None if the transaction already has offsets in the group's partition, because
+        the broker verified it at that time.
         """
         shard = self.shard(group_id)
         return None if shard.transactions.holds(*producer) else shard.transactions.watch(producer[0])
@@ -438,12 +440,12 @@ class GroupCoordinator:
     def topics_removed(self, removed: Sequence[RemovedTopicView]) -> None:
         """Drop the offsets of deleted incarnations. `MetadataCache` calls this method.
 
-        If the offsets topic itself was deleted, its shards are gone already, and a client's FindCoordinator creates it
+        If the offsets topic itself was deleted, its shards no longer exist; the next FindCoordinator creates the topic
         again. The tombstones are queued before any commit for a new incarnation of the name.
         """
         for topic in removed:
             self._removals.note(topic.name)
-            # `keys_of_topic` revokes delegated commits: data threads commit nothing until the offsets are dropped.
+            # `keys_of_topic` revokes delegated commits, so data threads commit nothing until the offsets are dropped.
             doomed = [(shard, shard.offsets.keys_of_topic(topic.topic_id)) for shard in self.shards]
             committed = self.committed_for(topic.topic_id)
             protected: list[tuple[GroupShard, list[OffsetKey]]] = []
@@ -463,7 +465,7 @@ class GroupCoordinator:
                     shard.write_offset_tombstones(keys, partial(_note_tombstones, topic.name))
 
     def _bury(self, name: str, protected: Sequence[tuple[GroupShard, list[OffsetKey]]]) -> None:
-        """Write the tombstones of offsets that the controller has stored after a delay."""
+        """Write the tombstones of offsets that the controller has stored late."""
         for shard, keys in protected:
             obsolete = shard.unprotect(keys)
             if obsolete and any(known is shard for known in self.shards):
@@ -478,7 +480,8 @@ class GroupCoordinator:
         ]
 
     async def hold_commits(self, topic_id: Uuid) -> None:
-        """Refuse commits for the topic until `release_commits`; return once the commits accepted before are durable."""
+        """Refuse commits for the topic until `release_commits`. Return when all commits accepted earlier are durable.
+        """
         self._fence.hold(topic_id)
         for shard in self.shards:
             shard.offsets.revoke_delegated()
@@ -486,7 +489,7 @@ class GroupCoordinator:
         while any(
             shard.offsets.topic_in_flight(topic_id) or shard.transactions.has_topic(topic_id) for shard in self.shards
         ):
-            # Clients wait no longer either: after this time they do not know the outcome of their commits.
+            # After this time the clients have stopped waiting too, and do not know the outcome of their commits.
             if self._clock.monotonic_ms() >= deadline:
                 return
             await asyncio.sleep(IN_FLIGHT_POLL_S)
@@ -539,5 +542,5 @@ class GroupCoordinator:
 
 def _note_tombstones(name: str, error: ErrorCode) -> None:
     if error is not ErrorCode.NONE:
-        # No data is at risk: the records name the topic id of a deleted topic, and the next load skips them.
+        # No data is at risk: the records name the id of a deleted topic, and the next load skips such records.
         log.warning("cannot store tombstones for the offsets of a deleted topic topic=%s: %s", name, error.name)

@@ -1,8 +1,8 @@
 """Timeouts for writes: a request gets its response after `offsets.commit.timeout.ms` even if the write has not ended.
 
-Writes complete roughly in the order in which they start, and all have the same timeout. One timer for the oldest
-pending write therefore serves all of them. If the setting is shortened, writes that are already pending keep the longer
-timeout, and writes that start after them may wait as long.
+Writes complete roughly in the order in which they start, and all have the same timeout. Therefore a single timer, for
+the oldest pending write, is enough. After the setting is shortened, pending writes keep the longer timeout, and a later
+write may have to wait for them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class BoundedCallback:
-    """A callback for `count` error codes that is called at most once."""
+    """A callback for `count` error codes. It is called at most once."""
 
     __slots__ = ("_count", "_finished", "over")
 

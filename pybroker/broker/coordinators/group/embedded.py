@@ -18,7 +18,7 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned, split_version
 
 NEWEST = 3
-"""The newest known version of both messages; a newer message starts with the fields of this version."""
+"""The newest known version of both messages. A message of a later version starts with the fields of this version."""
 
 
 class EmbeddedSubscription(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class EmbeddedSubscription(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     owned: frozenset[Partition]
     generation: int
-    """The generation in which the member owns the partitions of `owned`; −1: the member does not say."""
+    """The generation in which the member owned the partitions of `owned`; −1: unknown."""
     rack_id: str | None
 
 
@@ -51,7 +51,8 @@ def read_subscription(metadata: bytes, topics: Topics) -> EmbeddedSubscription:
 
 
 def read_assignment(data: bytes, topics: Topics) -> tuple[frozenset[Partition], bool]:
-    """Decode a ConsumerProtocolAssignment: (partitions that exist, whether it has user data of a client-side assignor).
+    """Decode a ConsumerProtocolAssignment. Return the existing partitions, and whether there is user data of a
+    client-side assignor.
 
     Empty bytes are an empty assignment. Raise CodecError.
     """
@@ -74,7 +75,7 @@ def _by_id(rows: Iterable[Any], topics: Topics) -> frozenset[Partition]:
 def write_assignment(partitions: Iterable[Partition], metadata: bytes, topics: Topics) -> bytes:
     """Encode a ConsumerProtocolAssignment in the version of the member's subscription.
 
-    Partitions of deleted topics are left out, because they have no name.
+    Omit partitions of deleted topics, because such topics have no name.
     """
     version, _ = split_version(metadata)
     return encode_versioned(

@@ -9,8 +9,8 @@
     consumer, streams group (KIP-848, KIP-1071)    the commit, for topics to which no member subscribes
     share group                                    nothing expires
 
-An offset committed with its own retention (OffsetCommit 2–4) expires after that. A group without members and offsets is
-deleted.
+If a commit has its own retention (OffsetCommit 2–4), its offset expires after this retention. A group without members
+and offsets is deleted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def expire(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> i
     """Remove a group's expired offsets, and the group itself once it has neither members nor offsets. Return the number
     of removed offsets.
 
-    If the tombstones cannot be appended, the offsets are there again after the next load, and expire again.
+    If the tombstones cannot be appended, the next load restores the offsets, and they expire again.
     """
     if not group.expires or shard.groups.get(group.group_id) is not group:
         return 0
@@ -35,7 +35,7 @@ def expire(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> i
         shard.offsets.remove(key.group, topic_id, key.partition)
     if expired:
         shard.write_offset_tombstones([key for _, key in expired], lambda _: None)
-    # Keep this order of checks: a commit that completes between the last two checks is then found among the offsets.
+    # Keep this order of checks. A commit that completes between the last two checks is then among the offsets.
     if (
         group.is_empty
         and not group.expects_members
@@ -48,7 +48,7 @@ def expire(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> i
 
 
 def expired_offsets(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> list[tuple[Uuid, OffsetKey]]:
-    """Return the offsets of one group whose retention has passed."""
+    """Return the offsets of one group whose retention has ended."""
     # Invalidate delegated commits first: the tombstone of an expired offset would also erase a newer commit.
     shard.offsets.revoke_delegated()
     return [

@@ -1,4 +1,5 @@
-"""Interfaces of the group coordinator: towards the broker (besides `shards.interfaces`), and between its modules."""
+"""Interfaces between the group coordinator and the broker (besides `shards.interfaces`), and between the modules of the
+group coordinator."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class RemovedTopicView(Protocol):
 
 
 class GroupSettings(Protocol):
-    """The settings for rebalances; read at each use, because some are dynamic."""
+    """The settings for rebalances. Some are dynamic, so each use reads them again."""
 
     @property
     def initial_rebalance_delay_ms(self) -> int:
@@ -51,7 +52,7 @@ class GroupStore(Protocol):
     """Durable storage for generations."""
 
     def store(self, group: ClassicGroup, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
-        """Write the group's current generation; `done` gets NONE after the flush, else the error code for clients."""
+        """Write the group's current generation. `done` gets NONE after the flush, or the error code for clients."""
         ...
 
     def formed(self, group: ClassicGroup) -> None:
@@ -59,12 +60,12 @@ class GroupStore(Protocol):
         ...
 
     def emptied(self, group: ClassicGroup) -> None:
-        """Drop a group that was never stored, after its last assigned member id has expired unused."""
+        """Drop a group that was never stored, when its last assigned member id expires without a join."""
         ...
 
 
 class GroupCoordinatorSettings:
-    """The coordinator's settings; read at each use, because some are dynamic.
+    """The coordinator's settings. Some are dynamic, so each use reads them again.
 
     `own`: the settings of one group, by its id.
     """

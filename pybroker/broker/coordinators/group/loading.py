@@ -45,8 +45,8 @@ class LoadedGroups(msgspec.Struct):
     """Producer → its commits in a transaction that has not ended."""
     classic_groups: dict[str, GroupValue] = {}
     epoch_groups: dict[tuple[GroupKind, str], StoredGroup] = {}
-    """In the order of each group's last record. If tombstones could not be written, groups of two kinds may have the
-    same id, and the later one is valid."""
+    """The groups, in the order of their last records. If tombstones could not be written, two groups of different kinds
+    may have the same id; the later one is valid."""
     records: int = 0
     damaged: int = 0
     """Undecodable records, which are skipped."""
@@ -70,7 +70,7 @@ class LoadedGroups(msgspec.Struct):
                 else:
                     self.classic_groups[parsed.group] = decode_group_value(record.value)
             elif isinstance(parsed, EpochGroupKey):
-                # Removing the group before adding it again keeps the groups in the order of their last records.
+                # Remove the group before adding it again. This keeps the groups in the order of their last records.
                 stored = self.epoch_groups.pop((parsed.kind, parsed.group), None) or STORED[parsed.kind]()
                 self.epoch_groups[parsed.kind, parsed.group] = stored
                 stored.take(parsed.record_type, parsed.name, record.value)

@@ -3,7 +3,7 @@
 A JoinGroup carries the protocols and subscriptions that a classic member supports, as bytes that only clients
 understand. Members of other group types send topic names, regular expressions, a topology, racks or tags in heartbeats.
 The coordinator keeps this metadata as long as the member is in the group. The total includes the memory of the members
-and groups themselves: clients choose their names, and how many there are.
+and groups themselves, because clients choose their names and their number.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ COUNTED_FOR_MS = 1_000
 class MemberMetadata:
     """Refuses members whose metadata exceeds a limit.
 
-    `count` returns the bytes of all members. It is called at most once a second; in between, the sizes of newly
-    accepted metadata are added to its last result.
+    `count` returns the bytes of all members. It runs at most once a second. Between two runs, the size of newly
+    accepted metadata is added to the last result.
     """
 
     def __init__(
@@ -47,8 +47,9 @@ class MemberMetadata:
     def require_room(self, size: int, before: int = 0, beside: int = 0) -> None:
         """Raise KafkaError GROUP_MAX_SIZE_REACHED if a member's metadata of `size` bytes exceeds a limit.
 
-        `before` is the size of the metadata that it replaces, `beside` the memory of a new member besides its metadata.
-        A member whose metadata does not grow is never refused: it may be repeating a request whose response was lost.
+        `before`: the size of the metadata that is replaced. `beside`: the memory of a new member besides its metadata.
+        If the metadata does not grow, the member is never refused, because it may be repeating a request whose response
+        was lost.
         """
         if size <= before and not beside:
             return

@@ -52,7 +52,7 @@ def _as_consumer(
         raise _refusal(group, f"cannot decode the metadata of member {member.member_id}: {error}") from None
     if is_custom:
         raise _refusal(group, "its assignor stores user data with the members")
-    # Skip partitions of earlier incarnations of a name.
+    # Skip partitions of earlier incarnations of a topic name.
     known = {topic_id for topic, topic_id in group.formed_topics.items() if topics.topic_id(topic) == topic_id}
     subscription = ConsumerSubscription(
         member.client_id,
@@ -80,10 +80,11 @@ def can_downgrade(group: ConsumerGroup, size_max: int) -> bool:
 
 
 def downgrade(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGroup:
-    """Return a classic group with the members of a consumer group, all of which use the classic protocol.
+    """Return a classic group with the members of a consumer group; all members must use the classic protocol.
 
-    Its generation is the highest epoch that a member knows: the epoch before the last member of the consumer protocol
-    left. Members can read and commit their partitions until they rejoin in the rebalance that the caller starts.
+    The generation is the highest epoch that a member knows: the group epoch before the last member of the consumer
+    protocol left. Until the members rejoin in the rebalance that the caller starts, they can read and commit their
+    partitions.
     """
     known = max(member.epoch for member in group.members.values())
     classic = ClassicGroup(group.group_id, identity=group.identity, state_timestamp_ms=now_ms, generation=known)

@@ -3,7 +3,7 @@
 The topic id is the key, because an offset is valid only for the incarnation that it was committed for. The name is
 stored as well, because the record's key contains it. Only durable offsets are stored here: callers use `put` once an
 append has completed. Native data threads answer some OffsetCommit requests themselves (`shards.cached_responses`);
-every read first adds the offsets of these.
+every read of this store first adds their offsets.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """Expiry time that a client of OffsetCommit 2–4 asked for; None: the broker's retention applies."""
+    """Expiry time from an OffsetCommit 2–4; None: the broker's retention applies."""
     log_offset: int = -1
-    """Offset of the commit's record in the offsets partition. Of two commits the later record wins, in whatever order
-    the appends complete."""
+    """Offset of the commit's record in the offsets partition. Of two commits, the commit with the later record is
+    valid, even if its append completes first."""
 
     @classmethod
     def stored(cls, value: OffsetValue, at: int) -> CommittedOffset:
-        """Return the offset of a record at offset `at` of the offsets partition (-1: not written yet)."""
+        """Return the committed offset of a record. `at`: the offset of the record in the offsets partition (-1: not
+        written yet)."""
         return cls(
             value.offset,
             value.leader_epoch,
@@ -42,9 +43,11 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
 
 
 KeepOffsetsOf = Callable[[Uuid, Sequence[Mapping[str, Any]], Callable[[], object]], Collection[tuple[str, int]]]
-"""Called with the committed offsets of a topic that no longer exists, in the form of `kept_offset`, before they are
-dropped. Returns the group and partition of each offset that only the offsets topic has, and a callable to be called
-when the deletion record has them. Must be quick: it blocks the event loop."""
+"""Called with the committed offsets of a topic that no longer exists, before they are dropped. Each offset has the form
+of `kept_offset`.
+
+Returns the group and partition of each offset that only the offsets topic contains, and a callable. The caller calls it
+when the deletion record contains them. Must be quick, because it blocks the event loop."""
 
 
 def kept_offset(group: str, partition: int, offset: CommittedOffset) -> Mapping[str, Any]:
@@ -63,14 +66,15 @@ class WrittenCommit(msgspec.Struct, eq=False):
     """A commit that is being written."""
 
     topic_removed: bool = False
-    """Whether its topic was removed meanwhile. The deletion record may lack the commit, so it must not succeed."""
+    """Whether the topic was removed during the write. The deletion record may lack the commit, so the commit must not
+    succeed."""
 
 
 class MembersCommits(Protocol):
     """The delegated commits of data threads (`native.ShardCommits`)."""
 
     def revoke_all(self) -> None:
-        """Revoke all leases; commits made under them are in the log when this method returns."""
+        """Revoke all leases. Commits made under these leases are in the log when this method returns."""
         ...
 
     def close(self) -> None:
@@ -90,11 +94,11 @@ class MembersCommits(Protocol):
         ...
 
     def drop_group(self, group: str) -> None:
-        """Forget a deleted group's commits, including those being written."""
+        """Forget all commits of a deleted group, even those that are being written."""
         ...
 
     def drop_topic(self, topic_id: Uuid) -> None:
-        """Forget a deleted topic's commits, including those being written, which then fail."""
+        """Forget all commits for a deleted topic. Those that are being written then fail."""
         ...
 
 
@@ -108,7 +112,7 @@ class Offsets:
         self._in_flight: dict[tuple[Uuid, OffsetKey], list[WrittenCommit]] = {}
 
     def revoke_delegated(self) -> None:
-        """Revoke delegated commits: until the current step of the event loop ends, only the coordinator commits."""
+        """Revoke delegated commits. Until the current step of the event loop ends, only the coordinator commits."""
         self._of_members.revoke_all()
 
     def close(self) -> None:
@@ -141,7 +145,7 @@ class Offsets:
         return None if topic is None else topic.partitions.get(partition)
 
     def has(self, key: OffsetKey) -> bool:
-        """Return whether a record of this key belongs to a live incarnation, or is being written."""
+        """Return whether a record of this key is being written, or belongs to an existing incarnation."""
         topics = self.topics(key.group).values()
         return any(topic.name == key.topic and key.partition in topic.partitions for topic in topics) or any(
             known == key for _, known in self._under_way()
@@ -189,7 +193,7 @@ class Offsets:
         """Return the keys that need tombstones when a group is deleted: committed offsets, and commits being
         written."""
         self.revoke_delegated()
-        # Read in this order: a commit that completes in between is then found among the offsets.
+        # Read in this order. A commit that completes in between is then among the offsets.
         keys = dict.fromkeys(pair for pair in self._under_way() if pair[1].group == group)
         self._take_over()
         for topic_id, topic in self._groups.get(group, {}).items():

@@ -31,21 +31,24 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""Timeout of a new member's held JoinGroup, as in Kafka: the member cannot heartbeat before it knows its id."""
+"""Timeout in milliseconds of a new member's held JoinGroup, as in Kafka. The member cannot send heartbeats until it
+knows its id."""
 
 PENDING_JOINS_MAX = 10_000
-"""Limit of member ids that a group has assigned and no client has used yet. It bounds the memory that clients can take
-by only asking for ids."""
+"""Limit of member ids that a group has assigned but that no client has used yet. It limits the memory that clients can
+take by requesting ids."""
 
 ID_RETURN_MS_MAX = 1_000
-"""How long a group's first rebalance waits, after its initial delay, for clients that got a member id and have not
-joined with it.
+"""Limit in milliseconds of an additional wait at the end of a group's initial delay. In this time, clients that got a
+member id can join with it.
 
-Without this wait, clients that start together would need a second rebalance, which waits for each member's heartbeat.
+Without this wait, clients that start together would need a second rebalance, which takes until each member's next
+heartbeat.
 """
 
 JOIN_RETRY_MS_MIN = 1_000
-"""The shortest time before a join phase without members is checked again, however short the members' timeout is."""
+"""Minimum number of milliseconds before a join phase without members is checked again, even if the members' timeout is
+shorter."""
 
 
 class ClassicRebalances:
@@ -67,7 +70,8 @@ class ClassicRebalances:
         if group.state is ClassicGroupState.DEAD:
             reply(JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         elif not self._has_room(group, request.member_id):
-            # Remove a member that rejoins when the group has become too small for it (group.max.size was lowered).
+            # The group may have become too small for its members (group.max.size was lowered). If so, remove the member
+            # that rejoins.
             self._forget(group, request.member_id)
             reply(JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
             self._complete_if_all_joined(group)
@@ -125,8 +129,8 @@ class ClassicRebalances:
             group.state is ClassicGroupState.COMPLETING_REBALANCE
             or (group.state is ClassicGroupState.STABLE and not leads)
         ):
-            # A member that repeats a JoinGroup has lost the response and gets it again. A leader of a stable group that
-            # sends a JoinGroup wants a new assignment instead.
+            # A member that repeats a JoinGroup has lost the response, and gets it again. The leader of a stable group
+            # is an exception: its JoinGroup requests a new assignment.
             reply(group.join_result(member.member_id))
             return
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
@@ -166,7 +170,7 @@ class ClassicRebalances:
         group.park_join(member, reply)
         reason = f"static member {instance_id} returns as {member_id}: {request.reason}"
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
-            # The leader's assignment names the old member id; the new id gets its partitions only by a rebalance.
+            # The leader's assignment names the old member id. Only a rebalance gives the partitions to the new id.
             self._prepare(group, reason)
             return
         if group.state is not ClassicGroupState.STABLE:
@@ -213,7 +217,8 @@ class ClassicRebalances:
             self._complete_if_all_joined(group)
 
     def rebalance(self, group: ClassicGroup, reason: str) -> None:
-        """Start a rebalance unless one runs; members learn about it in the response to their next heartbeat."""
+        """Start a rebalance, unless a rebalance is already running. Members learn about it from the response to their
+        next heartbeat."""
         if group.members and group.can_rebalance:
             self._prepare(group, reason)
 
@@ -226,7 +231,8 @@ class ClassicRebalances:
         group.transition_to(ClassicGroupState.PREPARING_REBALANCE, self._clock.wall_ms())
         log.info("group %s generation %d rebalances: %s", group.group_id, group.generation, reason)
         if initial:
-            # Consumers of one application start shortly after each other; the delay avoids one rebalance per consumer.
+            # The consumers of one application start shortly after each other. The delay avoids a rebalance for each
+            # consumer.
             delay_ms = self._settings.initial_rebalance_delay_ms
             self._await_first(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         elif group.all_joined:
@@ -257,11 +263,12 @@ class ClassicRebalances:
             self._complete_join(group)
 
     def _complete_join_in(self, group: ClassicGroup, delay_ms: int) -> None:
-        """End the join phase after the delay, even if members are missing."""
+        """End the join phase after the delay, even if some members have not joined."""
         self._timers.schedule(("join", group.group_id), delay_ms, lambda: self._complete_join(group))
 
     def _complete_join(self, group: ClassicGroup) -> None:
-        """End the join phase: remove dynamic members that have not rejoined, and send the others the new generation."""
+        """End the join phase. Remove dynamic members that have not rejoined, and send the new generation to the other
+        members."""
         if group.state is not ClassicGroupState.PREPARING_REBALANCE:
             return
         self._timers.cancel(("join", group.group_id))
@@ -269,7 +276,7 @@ class ClassicRebalances:
             log.info("group %s: member %s did not join again in time", group.group_id, member.member_id)
             self._forget(group, member.member_id)
         if group.members and not group.elect_joined_leader():
-            # Only static members remain and none has rejoined: wait for their sessions to expire.
+            # Only static members remain, and none of them has rejoined: wait for their sessions to expire.
             self._complete_join_in(group, max(group.rebalance_timeout_ms, JOIN_RETRY_MS_MIN))
             return
         group.new_member_added = group.in_initial_delay = False
@@ -279,8 +286,8 @@ class ClassicRebalances:
             log.info("group %s is empty at generation %d", group.group_id, group.generation)
 
             def stored(error: ErrorCode) -> None:
-                # If this write is lost in a crash, the group is loaded with its last stored generation, and the
-                # sessions of its members expire.
+                # If a crash prevents this write, the next load restores the last stored generation, and its members'
+                # sessions expire.
                 if error is not ErrorCode.NONE:
                     log.warning("group %s: its emptiness was not stored (%s)", group.group_id, error.name)
 
@@ -380,8 +387,8 @@ class ClassicRebalances:
     # --- Heartbeat, LeaveGroup, sessions ------------------------------------------------------------------------------
 
     def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Handle a Heartbeat: extend the session. Synchronous, because heartbeats are the most frequent request of an
-        idle cluster."""
+        """Handle a Heartbeat: extend the session. Not a coroutine, because an idle cluster gets more heartbeats than
+        other requests."""
         if group.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         try:

@@ -5,9 +5,9 @@ A key starts with a 16-bit type: 0 and 1 for committed offsets, 2 for group meta
 starts with its version. This module reads versions 0 to 4 and writes the versions that Kafka writes: 4 for offsets, 3
 for groups.
 
-Version 4 of offsets is flexible. Besides Kafka's tag 0 (the topic id) pybroker adds a tag of its own, which Kafka skips
-(`native/protocol/schema/stored`): the expiry time, if an old client asked for its own retention. Groups of version 4,
-which earlier pybroker versions wrote, have a tag with the topics that existed when the generation formed.
+Version 4 of offsets is flexible. Besides Kafka's tag 0 (the topic id), pybroker writes a tag that Kafka skips
+(`native/protocol/schema/stored`): the expiry time, if an old client requests its own retention. Earlier pybroker
+versions wrote version 4 of groups, with a tag for the topics that existed when the generation formed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ GROUP_KEY_TYPE = 2
 GROUP_VALUE_VERSION = 3
 NO_TIMESTAMP = -1
 _KEY_LAYOUT = 0
-"""Both types of keys have the same layout after the type."""
+"""Both types of keys have the same fields after the type."""
 
 
 class OffsetKey(msgspec.Struct, frozen=True, gc=False):
-    """The key of a committed offset. It names the topic; the value carries the topic id."""
+    """The key of a committed offset. It contains the topic name; the value contains the topic id."""
 
     group: str
     topic: str
@@ -161,7 +161,7 @@ def decode_offset_value(data: bytes) -> OffsetValue:
 
 
 def encode_group_value(value: GroupValue) -> bytes:
-    """Encode a GroupMetadataValue in version 3, as Kafka does: tools that read the topic directly support no later
+    """Encode a GroupMetadataValue in version 3, as Kafka does. Tools that read the topic directly support no later
     version."""
     return encode_versioned(
         m.StoredGroup(

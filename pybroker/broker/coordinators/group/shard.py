@@ -58,9 +58,9 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 CLOCKS_DIFFER_MS = 60_000
-"""The clocks of two brokers may differ by this much: a smaller difference of their timestamps proves no order."""
+"""Assumed maximum difference of two brokers' clocks. If two timestamps differ by less, their order is uncertain."""
 DOWNGRADE_RETRY_MS = 1_000
-"""Delay before retrying the conversion to a classic group after its write failed."""
+"""Milliseconds before the conversion to a classic group is tried again after a failed write."""
 
 
 class GroupShard(Shard[LoadedGroups]):
@@ -117,8 +117,8 @@ class GroupShard(Shard[LoadedGroups]):
         self._keep_offsets = keep_offsets
         self._protected: Counter[OffsetKey] = Counter()
         self._removals_before = removals.count
-        """For loaded groups, ignore removals of topics up to this count: another broker may have formed their
-        generations after these removals."""
+        """Number of topic removals to ignore for loaded groups: another broker may have formed the groups' generations
+        after these removals."""
 
     # --- interface for `Shards` ---------------------------------------------------------------------------------------
 
@@ -129,16 +129,17 @@ class GroupShard(Shard[LoadedGroups]):
     def install(self, loaded: LoadedGroups) -> None:
         """Install loaded groups and offsets.
 
-        Skip offsets of unknown topic ids. Add offsets of deleted topics to the topic's deletion record: they are
-        missing there if this partition had no coordinator at the time of the deletion. Write no tombstones for skipped
-        offsets: an unknown topic id does not prove a deletion, and a commit to a new incarnation of the name replaces
-        the record anyway.
+        Skip offsets of unknown topic ids. Add offsets of deleted topics to the topic's deletion record, because they
+        are missing there if this partition had no coordinator at the time of the deletion. Write no tombstones for
+        skipped offsets: an unknown topic id does not prove a deletion, and a commit to a new incarnation of the name
+        replaces the record anyway.
         """
         hidden = 0
         of_deleted: dict[Uuid, list[Mapping[str, Any]]] = {}
         names: dict[Uuid, str] = {}
         for key, (at, value) in loaded.offsets.items():
-            # Kafka's values before version 4 have no topic id; they belong to the current incarnation of the name.
+            # Before version 4, Kafka's values have no topic id. They belong to the current incarnation of the topic
+            # name.
             topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
             if topic_id is None or self._topics.topic_name(topic_id) is None:
                 hidden += 1
@@ -206,7 +207,7 @@ class GroupShard(Shard[LoadedGroups]):
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def note_group(self, group_id: str) -> Group:
-        """Return the group. If it does not exist, create one without members, which can hold offsets only."""
+        """Return the group. If it does not exist, create a group without members, which can only hold offsets."""
         group = self.groups.get(group_id)
         if group is None:
             group = ClassicGroup(group_id)
@@ -220,8 +221,8 @@ class GroupShard(Shard[LoadedGroups]):
     def upgraded(self, group_id: str) -> ConsumerGroup:
         """Return the consumer group of a classic member.
 
-        Raise KafkaError REBALANCE_IN_PROGRESS while the conversion of its classic group is being written: the member
-        rejoins, and finds the consumer group.
+        While the conversion from the classic group is being written, raise KafkaError REBALANCE_IN_PROGRESS. The member
+        then rejoins, and the consumer group exists.
         """
         group = self.groups.get_as(group_id, ConsumerGroup)
         if group is None:
@@ -254,8 +255,8 @@ class GroupShard(Shard[LoadedGroups]):
         return self.epochs.cached_responses(group.group_id) if is_current and self.is_quiet(group) else None
 
     def heard_commit(self, group: Group, member_id: str) -> None:
-        """Extend the session of a classic group's member that has committed. Members of other groups extend it by
-        heartbeats only."""
+        """Extend the session of a classic group's member that has committed. In groups of other kinds, only heartbeats
+        extend the session."""
         if isinstance(group, ClassicGroup):
             self.rebalances.heard_commit(group, member_id)
 
@@ -269,8 +270,8 @@ class GroupShard(Shard[LoadedGroups]):
         return self.epochs.is_quiet(group.group_id)
 
     def transaction_ended(self, producer_id: int, at: int, *, committed: bool) -> None:
-        """Apply a durable transaction marker at offset `at`. While the shard loads, the replay may have read the marker
-        already."""
+        """Apply a durable transaction marker at offset `at`. If the shard is still loading, the replay may already have
+        applied the marker."""
         if self.state is ShardState.ACTIVE:
             self.count(self.transactions.ended(producer_id, at, committed=committed))
         else:
@@ -287,12 +288,12 @@ class GroupShard(Shard[LoadedGroups]):
         return classic + self.epochs.metadata_sizes.beside
 
     def has_commit_under_way(self, group_id: str) -> bool:
-        """Return whether a commit of the group is being written or is in an open transaction; expiry does not delete
-        such a group."""
+        """Return whether a commit of the group is being written or belongs to an open transaction. Expiry does not
+        delete such a group."""
         return self.offsets.has_commit_in_flight(group_id) or bool(self.transactions.unstable_of(group_id))
 
     def count(self, offsets: list[Counting]) -> None:
-        """Store the offsets of a committed transaction, which then become visible to readers."""
+        """Store the offsets of a committed transaction. Readers see them from now on."""
         for topic_id, key, value in offsets:
             if self._topics.topic_name(topic_id) is not None:
                 self.note_group(key.group)
@@ -362,7 +363,7 @@ class GroupShard(Shard[LoadedGroups]):
             self.formed(classic)
             assignments = {member.member_id: member.assignment for member in classic.members.values()}
             value = group_value(classic, assignments, now_ms)
-            # The rebalance that follows is not stored. After a restart, members do not know this generation and rejoin.
+            # The following rebalance is not stored. After a restart, members do not know its generation and rejoin.
             unknown = max(draft.epoch, value.generation + 1)
             stored = encode_group_value(msgspec.structs.replace(value, generation=unknown))
             draft.successor = {encode_group_key(group_id): stored}
@@ -435,15 +436,15 @@ class GroupShard(Shard[LoadedGroups]):
         group.formed_at = self._removals.count
         group.formed_topics = {}
         for name in group.subscribed_topics or ():
-            # ZERO: the topic did not exist, and no member of this generation was assigned an incarnation that was
-            # created later.
+            # ZERO: the topic does not exist. If it is created later, no member of this generation has been assigned its
+            # partitions.
             group.formed_topics[name] = self._topics.topic_id(name) or Uuid.ZERO
 
     def _existed(self, group: ClassicGroup) -> dict[str, Uuid]:
-        """Return the incarnations that `formed` would have recorded for a loaded generation, judging by timestamps.
+        """Return the topic incarnations that existed when a loaded generation formed, judging by timestamps.
 
-        Return ZERO for a topic if the order is uncertain. A commit without a leader epoch then causes one unnecessary
-        rebalance.
+        Return ZERO for a topic if the order of the timestamps is uncertain. A commit without a leader epoch then causes
+        one unnecessary rebalance.
         """
         ids: dict[str, Uuid] = {}
         for name in group.subscribed_topics or ():
@@ -455,7 +456,7 @@ class GroupShard(Shard[LoadedGroups]):
         return ids
 
     def emptied(self, group: ClassicGroup) -> None:
-        """Drop a group whose clients have only requested member ids and never joined."""
+        """Drop a group whose clients have requested member ids but never joined."""
         if (
             group.state is ClassicGroupState.EMPTY
             and group.generation == 0
@@ -496,8 +497,9 @@ class GroupShard(Shard[LoadedGroups]):
         return [key for _, key in dict.fromkeys(keys)]
 
     def protect(self, keys: Iterable[OffsetKey]) -> None:
-        """Refuse commits that would replace the records of these keys, until `unprotect`. Their topic is deleted, and
-        its deletion record does not have the offsets yet: if this broker dies, the next coordinator reads them here.
+        """Refuse commits that would replace the records of these keys, until `unprotect`. The topic of the keys is
+        deleted, but its deletion record does not have the offsets yet. If this broker dies, the next coordinator reads
+        the offsets from these records.
         """
         self._protected.update(keys)
 
@@ -507,13 +509,13 @@ class GroupShard(Shard[LoadedGroups]):
         free = [key for key in keys if self._protected[key] <= 0]
         for key in free:
             del self._protected[key]
-        # After an undelete, or for a successor that continues the offsets, a key may have a new record already.
+        # After an undelete, or if a successor continues the offsets, a key may already have a new record.
         unstable = {key for group in {key.group for key in free} for _, key in self.transactions.unstable_of(group)}
         return [key for key in free if key not in unstable and not self.offsets.has(key)]
 
     def is_protected(self, group_id: str, name: str, partition: int | None = None) -> bool:
-        """Return whether a commit has to wait; with partition None, whether a commit for any partition of the topic has
-        to."""
+        """Return whether a commit has to wait. With partition None, return whether a commit for any partition of the
+        topic has to wait."""
         if not self._protected:
             return False
         if partition is not None:
@@ -521,7 +523,7 @@ class GroupShard(Shard[LoadedGroups]):
         return any((key.group, key.topic) == (group_id, name) for key in self._protected)
 
     def write_offset_tombstones(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
-        """Write tombstones for offsets that the caller has removed from `offsets`."""
+        """Write tombstones for offsets that the caller has already removed from `offsets`."""
         self.log.write([(encode_offset_key(key), None) for key in keys], lambda error, _: done(error))
 
 

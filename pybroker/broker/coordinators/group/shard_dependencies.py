@@ -1,6 +1,6 @@
 """The dependencies of this broker's group shards, and actions on groups of any type.
 
-The module imports all group types, which a broker without shards does not need. It is therefore imported when the first
+This module imports all group types. A broker without shards does not need them, so the import happens when the first
 shard is created.
 """
 

@@ -60,9 +60,9 @@ class ShareCoordination:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def partitions_of(self, group_id: str) -> dict[Uuid, TopicState]:
-        """Return the partitions for which the group's share state exists or is being initialized.
+        """Return the partitions for which the group has share state, or is initializing share state.
 
-        Topics have their current name: an undelete may have changed it.
+        Topics have their current name, because an undelete may have changed it.
         """
         group = self._find(group_id)[1]
         return {
@@ -78,7 +78,7 @@ class ShareCoordination:
         return ShareOffset(state.start_offset, state.leader_epoch, state.complete_count)
 
     async def alter(self, group_id: str, wanted: Mapping[Uuid, Mapping[int, int]]) -> dict[tuple[Uuid, int], ErrorCode]:
-        """Set the start offsets of a group without members; return one code per partition. Raise KafkaError
+        """Set the start offsets of a group without members. Return one error code per partition. Raise KafkaError
         NON_EMPTY_GROUP."""
         shard = self._groups.shard(group_id, empty_allowed=True)
         shard.groups.require(group_id, GroupKind.SHARE)
@@ -90,7 +90,7 @@ class ShareCoordination:
         def change(draft: ShareGroup) -> Finish:
             draft.require_empty()
             if not draft.deleting.keys().isdisjoint(states):
-                # The deletion in progress would delete the new offsets too.
+                # A deletion of the share state is in progress, and would delete the new offsets too.
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "States of the topic are being deleted.")
             draft.epoch += 1
             draft.made_anew(states)

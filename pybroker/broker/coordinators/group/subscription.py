@@ -1,7 +1,7 @@
 """The part of the consumer protocol that the coordinator decodes: the topics that a member subscribes to.
 
-The coordinator treats everything else in member metadata and assignments as opaque. Version 0 of the subscription is
-a prefix of every later version, so its topics are readable whatever the client's version.
+The coordinator treats everything else in member metadata and assignments as opaque. Version 0 of the subscription is a
+prefix of every later version, so the topics are readable in every version.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Offsets of one offsets partition that were committed in open transactions (KIP-98).
 
 A commit marker makes the transaction's offsets visible; an abort marker discards them. This broker appends commits and
-markers in a known order, but their writes may complete in another order. Their offsets in the log therefore decide
-which marker ends which commit.
+markers in a certain order, but the writes may complete in another order. Therefore the offsets in the log decide which
+marker ends which commit.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ class PendingCommit(msgspec.Struct, eq=False):
     producer_id: int
     epoch: int
     items: list[Item | None]
-    """The committed offsets; None for an offset whose group or topic was deleted."""
+    """The committed offsets. An item is None if its group or topic was deleted."""
     at: int = -1
     """Log offset of the commit's first record; −1 while it is being written."""
     markers: list[tuple[int, bool]] = []
-    """(log offset, whether it is a commit marker) of markers that completed while this commit was being written."""
+    """Markers that completed while this commit was being written: (log offset, whether the transaction was committed).
+    """
     removed_topics: set[Uuid] = set()
     """Topics that were removed while this commit was being written."""
 
 
 class Watch:
-    """Observes whether a producer's transaction ends in this partition. The owner must call `close`."""
+    """Observes whether a producer's transaction ends in this partition. The owner must call `close` at the end."""
 
     __slots__ = ("_producer_id", "_watches", "broken")
 
@@ -78,8 +79,8 @@ class TransactionalOffsets:
         return pending
 
     def written(self, pending: PendingCommit, at: int) -> list[Counting]:
-        """Note that a commit is durable from log offset `at` on. Return its offsets if the transaction has been
-        committed in the meantime."""
+        """Note that a commit is durable, from log offset `at`. Return its offsets if the transaction has been committed
+        in the meantime."""
         pending.at = at
         for where, committed in pending.markers:
             if where > at:
@@ -163,7 +164,8 @@ class TransactionalOffsets:
         doomed = set(gone)
         for all_of_one in self._pending.values() if doomed else ():
             for pending in all_of_one:
-                # Replace the item by None: the log offsets of the other items count from the commit's first record.
+                # Replace the item by None instead of removing it: its position determines the log offsets of the other
+                # items.
                 pending.items = [
                     None if item is not None and (item[0], item[1]) in doomed else item for item in pending.items
                 ]

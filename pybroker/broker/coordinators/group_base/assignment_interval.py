@@ -1,8 +1,8 @@
 """Limits how often a group gets a new target assignment: at most once per assignment interval (KIP-1263).
 
-One assignment at the end of the interval covers all changes within it. A timer starts this assignment, because a
-heartbeat cannot: data threads may answer heartbeats that change nothing, and heartbeats of classic members do not ask
-for an assignment.
+One assignment at the end of the interval covers all changes within it. A timer starts this assignment. Heartbeats
+cannot start it: data threads may answer heartbeats that change nothing, and heartbeats of classic members never cause
+an assignment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pybroker.broker.coordinators.group_base.epoch_group import EpochGroup
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 
 RETRY_MS = 1_000
-"""Delay before retrying to write a target assignment."""
+"""Milliseconds before a failed write of a target assignment is tried again."""
 
 
 class AssignmentInterval:
@@ -39,9 +39,9 @@ class AssignmentInterval:
         self._over = over
 
     def left_ms(self, group: EpochGroup[Any, Any]) -> int:
-        """Return how long a group still has to wait for its next target assignment.
+        """Return how many milliseconds a group still has to wait for its next target assignment.
 
-        0 for a group without members, and after the broker's clock was set back.
+        Return 0 for a group without members, and if the broker's clock was set back.
         """
         since_ms = self._clock.wall_ms() - group.target_timestamp_ms
         if not group.members or not group.target_timestamp_ms or since_ms < 0:
@@ -49,7 +49,8 @@ class AssignmentInterval:
         return max(self._interval_ms(group) - since_ms, 0)
 
     def is_over(self, group: EpochGroup[Any, Any]) -> bool:
-        """Return whether a group may get a target assignment now; if not, call `over` at the end of its interval."""
+        """Return whether a group may get a target assignment now. If not, arrange that `over` is called at the end of
+        its interval."""
         group_id, left_ms = group.group_id, self.left_ms(group)
         if left_ms:
             self._timers.schedule(_key(group_id), left_ms, lambda: self._over(group_id))

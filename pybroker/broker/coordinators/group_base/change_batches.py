@@ -1,9 +1,9 @@
 """Group commit of changes to one group: changes that arrive during a write form the next batch.
 
 A batch changes a copy of the group, writes the records, and installs the copy when they are on disk. All changes of a
-batch share one write and one target assignment. Responses therefore show only state that the next coordinator would
-read from the log, and a hundred members that join at once cost a few writes. A failed write may still be in the log:
-the next batch overwrites every record that the failed one may have left.
+batch share one write and one target assignment. Therefore responses contain only state that is in the log, where the
+next coordinator finds it, and a hundred members that join together need only a few writes. A write that failed may
+still be in the log. For this reason the next batch overwrites all records of the failed write.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class ChangeBatches(ABC):
 
     @abstractmethod
     def _changed(self, before: AnyGroup | None, after: AnyGroup) -> None:
-        """Called when the records of a batch are on disk, and when a group was loaded from the log."""
+        """Called when the records of a batch are on disk, and when a group has been loaded from the log."""
 
     @abstractmethod
     def _ended(self, group_id: str, of: GroupKind, group: AnyGroup | None) -> None:
-        """Called when a group ends; `group` None: its creation had not been written yet."""
+        """Called when a group ends. `group` is None if the creation of the group had not been written yet."""
 
     def get(self, group_id: str) -> AnyGroup | None:
         """Return a group as it is in the log; callers must not change it."""
@@ -86,8 +86,8 @@ class ChangeBatches(ABC):
     ) -> None:
         """Make a change in the next batch, immediately if no write is in flight.
 
-        of: the kind of the group, which is created if it does not exist. also: records of another type to write with
-        it.
+        of: the kind of the group; the group is created if it does not exist. also: records of another type to write
+        together with the change.
         """
         self._before_change(group_id)
         pending = self._pending.setdefault(group_id, _Pending(self._kinds[of]))
@@ -99,9 +99,9 @@ class ChangeBatches(ABC):
             self._run(group_id, pending)
 
     def submit_until_stored(self, group_id: str, change: Change, later: Callable[[Callable[[], None]], None]) -> None:
-        """Change an existing group without a caller that waits for the result.
+        """Change an existing group when no request waits for the result.
 
-        If the change cannot be written, call `later` with a function that retries it.
+        If the change cannot be written, call `later` with a function that retries the change.
         """
 
         def again() -> None:
@@ -126,14 +126,14 @@ class ChangeBatches(ABC):
             except KafkaError as refused:
                 answers.append((reply, refused, False))
             if after.successor is not None:
-                # A change ended this group: apply the remaining changes to the group that replaces it.
+                # A change has ended this group. Apply the remaining changes to the group that replaces it.
                 pending.waiting = waiting[place + 1 :]
                 break
         if after.epoch > after.target_epoch and after.successor is None:
             self._assign(after)
         outcomes = [(reply, _finished(answer, after) if finishes else answer) for reply, answer, finishes in answers]
         if before is None and not after.epoch:
-            # The group is not created: all its first members were refused.
+            # All first members of the group were refused, so the group is not created.
             self._over(group_id, pending)
             _answer(outcomes)
             return
@@ -147,7 +147,7 @@ class ChangeBatches(ABC):
 
         def done(error: ErrorCode) -> None:
             if self._pending.get(group_id) is not pending:
-                # The group was forgotten during the write, and all its callers were answered.
+                # The group was forgotten during the write; all its callers already have an answer.
                 return
             pending.writing = None
             answered = outcomes
@@ -155,7 +155,7 @@ class ChangeBatches(ABC):
                 pending.doubtful.update(written)
                 answered = [(reply, KafkaError(error)) for reply, _ in outcomes]
             elif after.successor is not None:
-                # Clients of the replaced group retry, and find the group that replaces it.
+                # Clients of the replaced group retry, and then find the new group.
                 self.forget(group_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             else:
                 pending.doubtful, pending.also = {}, {}
@@ -193,8 +193,8 @@ class ChangeBatches(ABC):
         return written
 
     def _over(self, group_id: str, pending: _Pending) -> None:
-        # Keep `doubtful` until the records are overwritten. If the group was never created, the next coordinator may
-        # load such records as a group, whose members then expire.
+        # Keep `doubtful` until the records are overwritten. If the group is never created, the next coordinator may
+        # load these records as a group; the members of that group then expire.
         if self._pending.get(group_id) is pending and (not pending.doubtful or self.get(group_id) is None):
             del self._pending[group_id]
             self.registry.creating.pop(group_id, None)

@@ -25,8 +25,6 @@ FIRST_EPOCH = 1
 
 
 class EpochMember(Protocol):
-    """A member of a group with epochs."""
-
     @property
     def member_id(self) -> str: ...
 
@@ -58,7 +56,7 @@ class EpochGroup(msgspec.Struct, Group, Generic[M, T], eq=False):
     instances: dict[str, str] = {}
     """group.instance.id → member id."""
     looked_at: int = -1
-    """Version of the broker's topic view on which the group epoch is based; −1: none."""
+    """Version of the broker's topic view from which the group epoch was computed; −1: none."""
     successor: Mapping[bytes, bytes | None] | None = None
     """Records of the classic group that is to replace this group; None: the group keeps its kind."""
 
@@ -77,8 +75,8 @@ class EpochGroup(msgspec.Struct, Group, Generic[M, T], eq=False):
     def start_epochs(self) -> None:
         """Start a new group's epochs at 1 when its first member joins, as Kafka does.
 
-        The first member then joins in epoch 2. A member that waits for the first target assignment has an epoch above
-        0.
+        The first member then joins in epoch 2. Therefore a member that waits for the first target assignment has an
+        epoch above 0.
         """
         if not self.epoch:
             self.epoch = self.target_epoch = FIRST_EPOCH
@@ -129,7 +127,7 @@ class EpochGroup(msgspec.Struct, Group, Generic[M, T], eq=False):
             raise self.stale(member, epoch)
 
     def has_epoch(self, member: M) -> bool:
-        """Return whether the member knows member epochs; a classic member knows generations only."""
+        """Return whether the member uses member epochs. Classic members use generations."""
         return True
 
     def check_instance(self, request: CommitRequest) -> None:

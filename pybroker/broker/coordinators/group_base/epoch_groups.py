@@ -34,7 +34,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""Delay before retrying a change whose write failed."""
+"""Milliseconds before a change is tried again whose write has failed."""
 
 
 class EpochGroups(ChangeBatches):
@@ -73,7 +73,7 @@ class EpochGroups(ChangeBatches):
         leaves = beat.epoch < JOINS
         member = None if group is None else group.members.get(beat.member_id)
         if group is not None and member is not None and not leaves:
-            # Extend the session now: a slow write must not let it expire.
+            # Extend the session now, so that it does not expire during a slow write.
             self.keep_alive(group, member)
             answer = kind.answer(group, beat) if self._is_up_to_date(group, member, beat) else None
             if answer is not None:
@@ -103,7 +103,7 @@ class EpochGroups(ChangeBatches):
         return self._kinds[of].may_replace(classic)
 
     def _is_up_to_date(self, group: AnyGroup, member: EpochMember, beat: EpochHeartbeat) -> bool:
-        """Return whether a heartbeat would not change a member that has reached its target assignment."""
+        """Return whether a heartbeat changes nothing, because the member has already reached its target assignment."""
         return (
             0 < beat.epoch == member.epoch == group.target_epoch == group.epoch
             and group.looked_at == self._view.version
@@ -111,10 +111,10 @@ class EpochGroups(ChangeBatches):
         )
 
     def metadata_bytes(self, of: GroupKind, group_id: str, beat: EpochHeartbeat) -> tuple[int, int, int]:
-        """Return the size of the metadata in a heartbeat, the size of the metadata that it replaces, and the memory
-        that the member adds besides."""
+        """Return three sizes: the metadata in a heartbeat, the metadata that it replaces, and the other memory of a new
+        member."""
         sizes = self.metadata_sizes
-        # Count the metadata that all members share once: only its growth belongs to this member.
+        # All members share this metadata, so only its growth counts for this member.
         shared = max(0, metadata_size(self._kinds[of].shared(beat)) - sizes.of(group_id, SHARED))
         beside = sizes.beside_of(group_id, beat.member_id) if beat.epoch >= JOINS else 0
         return metadata_size(beat.metadata) + shared, sizes.of(group_id, beat.member_id), beside
@@ -139,7 +139,7 @@ class EpochGroups(ChangeBatches):
             kind.assign(draft)
 
     def assign(self, group_id: str) -> None:
-        """Compute the target assignment that the assignment interval or the group's kind has delayed."""
+        """Compute a target assignment after its delay, which the assignment interval or the group's kind had caused."""
 
         def change(draft: AnyGroup) -> Finish:
             self._kinds[draft.kind].before_target(draft)
@@ -158,8 +158,8 @@ class EpochGroups(ChangeBatches):
             was = known.get(member_id)
             if was is member:
                 continue
-            # A member may have rejoined while its removal (for an expired session) was being written; it needs a new
-            # session timer.
+            # While the removal of an expired member was being written, the member may have rejoined. It then needs a
+            # new session timer.
             if was is None or _session(group_id, member_id) not in self._timers:
                 self._watch_session(group_id, member_id, kind.session_timeout_ms(group_id, member))
             revocation = kind.revocation(member)
@@ -202,7 +202,7 @@ class EpochGroups(ChangeBatches):
         )
 
     def expire(self, group_id: str, member_id: str, reason: str, is_due: Callable[[Any], bool]) -> None:
-        """Remove a member if the group still has the member and `is_due` is true for it."""
+        """Remove a member, if the group still has the member and `is_due(member)` is true."""
 
         def change(draft: AnyGroup) -> Finish:
             member = draft.members.get(member_id)

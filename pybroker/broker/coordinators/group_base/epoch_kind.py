@@ -1,5 +1,5 @@
-"""The interface for the differences between consumer, share and streams groups: records, membership, assignment,
-timeouts."""
+"""The interface of a kind of group. Consumer, share and streams groups implement it, and differ in their records,
+membership, assignment and timeouts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Records = dict[bytes, bytes | None]
 
 
 Outcome = Any
-"""The result of a change; a KafkaError if the change was refused."""
+"""The result of a change, or a KafkaError if the change was refused."""
 Finish = Callable[[Any], Outcome]
 Change = Callable[[Any], Finish]
-"""Changes a copy of the group, or raises KafkaError before changing it.
+"""Changes a copy of the group, or raises KafkaError before it changes the copy.
 
-The returned function is called when the target assignment is known. It may change the copy again, and returns the
-result. It raises KafkaError if a later change in the same batch has removed the member.
+The returned function runs when the target assignment is known. It may change the copy again, and returns the result. It
+raises KafkaError if a later change in the same batch has removed the member.
 """
 Reply = Callable[[Outcome], None]
 
@@ -103,11 +103,11 @@ class EpochKind(ABC, Generic[G, H, R]):
 
     @abstractmethod
     def member_metadata(self, group: G) -> dict[str, Any]:
-        """Return the members' metadata by member id, as immutable values. Metadata that all members share has the id
-        SHARED."""
+        """Return the members' metadata by member id, as immutable values. Metadata that all members have in common has
+        the id SHARED."""
 
     def shared(self, beat: H) -> Any:
-        """Return the metadata in a heartbeat that all members share; None: there is none."""
+        """Return the part of a heartbeat's metadata that all members have in common; None if there is no such part."""
         return None
 
     def may_replace(self, classic: Group) -> bool:
@@ -116,7 +116,7 @@ class EpochKind(ABC, Generic[G, H, R]):
 
     @abstractmethod
     def answer(self, group: G, beat: H) -> R | None:
-        """Return the result of a member's heartbeat that changes nothing; None if it may change something.
+        """Return the result of a heartbeat that changes nothing. Return None if the heartbeat may change something.
 
         The caller has checked that the group has its target assignment, that topics have not changed, and that the
         heartbeat names the member's epoch.
@@ -154,8 +154,8 @@ class EpochKind(ABC, Generic[G, H, R]):
         """Return the shortest time between two target assignments."""
 
     def delays_target(self, draft: G) -> bool:
-        """Return whether the next target assignment has to wait; the kind then calls `EpochGroupManager.assign` when it
-        is due."""
+        """Return whether the next target assignment has to wait. When the wait is over, the kind calls
+        `EpochGroupManager.assign`."""
         return False
 
     @abstractmethod
