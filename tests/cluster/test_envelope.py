@@ -59,6 +59,13 @@ def network(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
         yield Network(cluster, links, state)
 
 
+@pytest.fixture(autouse=True)
+def healed(network: Network) -> Iterator[None]:
+    """A failed test leaves no broken links to the next test."""
+    yield
+    network.links.heal()
+
+
 def create(broker: ClusterBroker, name: str, timeout_ms: int = ANSWER_MS) -> tuple[int, Uuid]:
     """Create a topic of one partition with one replica."""
     topic = m.CreateTopicsRequest_CreatableTopic(name=name, num_partitions=1, replication_factor=1)
@@ -83,6 +90,15 @@ def id_of(broker: ClusterBroker, name: str) -> Uuid | None:
     return topic.topic_id if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
 
 
+def create_everywhere(network: Network, name: str) -> Uuid:
+    """Create a topic, and wait until every broker shows it."""
+    brokers = network.cluster.brokers.values()
+    code, topic_id = create(next(iter(brokers)), name)
+    assert code == 0
+    until(lambda: all(id_of(broker, name) == topic_id for broker in brokers))
+    return topic_id
+
+
 @contextmanager
 def asked_meanwhile(ask: Callable[..., Any], *arguments: Any) -> Iterator[Future[Any]]:
     """Send a request in a separate thread."""
@@ -96,8 +112,7 @@ def test_the_controller_dies_between_its_decision_and_the_answer(network: Networ
     controller returns the outcome that its predecessor decided."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
-    code, old = create(brokers[asked], "passed-on")
-    assert code == 0
+    old = create_everywhere(network, "passed-on")
     network.links.cut(controller, asked)
     with asked_meanwhile(delete, brokers[asked], "passed-on") as deleted:
         until(lambda: id_of(brokers[third], "passed-on") is None)
@@ -284,8 +299,7 @@ def test_a_right_is_gone_though_the_broker_that_is_asked_has_not_heard_of_it(net
     """By its own ACLs the broker lets the request pass; the controller refuses it (KIP-590)."""
     controller, asked, third = network.roles()
     brokers = network.cluster.brokers
-    code, kept = create(brokers[asked], "kept")
-    assert code == 0
+    kept = create_everywhere(network, "kept")
     allow(brokers[asked], "kept", AclOperation.DESCRIBE, AclOperation.DELETE)
     network.links.cut(controller, asked)
     taken = m.DeleteAclsRequest_DeleteAclsFilter(
