@@ -34,6 +34,11 @@ COMPARED = tuple(
 """The controller writes outcomes beside its decisions; it does not keep them in its image."""
 
 
+def _taken(image: ClusterImage) -> set[str]:
+    """Return the names that no new topic can have: those of topics, and of topics that are being undeleted."""
+    return {*image.topics, *image.reserved}
+
+
 class Checks:
     """The invariants of one run."""
 
@@ -71,7 +76,7 @@ class Checks:
                 self._made(after.topics[name].lineage.events, topic_id)
             elif topic_id not in before.deletions:
                 self._broken(f"topic id {topic_id} is used twice")
-        for name in before.topics.keys() - after.topics.keys():
+        for name in _taken(before) - _taken(after):
             self._name_ended[name] = self._now()
         self._dead |= {record.topic_id for record in delta.deletions if record.state == REMOVED}
         for name, topic in after.topics.items():
@@ -146,8 +151,7 @@ class Checks:
                 self._broken(f"{text} got NOT_CONTROLLER after {took:.3f} s: {one.message}")
             if one.code == ErrorCode.TOPIC_ALREADY_EXISTS and isinstance(call.event, CreateTopics):
                 name = call.event.topics[0].name
-                taken = name in self.image.topics or name in self.image.reserved
-                if not taken and self._name_ended.get(name, -1.0) < call.began:
+                if name not in _taken(self.image) and self._name_ended.get(name, -1.0) < call.began:
                     self._broken(f"{text} was refused, but no topic had the name")
 
     # --- at rest ------------------------------------------------------------------------------------------------------
