@@ -198,6 +198,8 @@ class SimulatedBroker:
         self._timers: dict[Uuid, asyncio.Task[Any]] = {}
         self._incarnation = cluster.new_id()
         self.controllers: list[Controller] = []
+        self.reports = FetchReports()
+        """A leader that runs already sends offsets to a process that has not come to its first callback."""
         self.ready = False
 
     # --- the process --------------------------------------------------------------------------------------------------
@@ -208,7 +210,6 @@ class SimulatedBroker:
         self.local = LocalControllerClient(here)
         self.leadership = ControllerLeadership()
         self.view = KnownCluster([])
-        self.reports = FetchReports()
         self.visibility = PartitionVisibility(here, self.reports.offsets)
         connect: Any = self.connect
         self.client = ClusterControllerClient(

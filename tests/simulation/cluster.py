@@ -329,7 +329,7 @@ class SimulatedCluster:
         while True:
             await asyncio.sleep(0.5)
             leader = self.brokers.get(-1 if self.quorum.leader is None else self.quorum.leader)
-            if leader is not None and hasattr(leader, "reports"):
+            if leader is not None:
                 self.relay(leader)
 
     async def run(self, turns: int) -> None:
