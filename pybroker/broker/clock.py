@@ -1,7 +1,7 @@
-"""Clocks are objects, so that tests can replace them.
+"""Clocks. They are objects, so that tests can replace them.
 
 Wall time goes to disk and to clients; monotonic time measures waiting. A stored deadline is wall time. It is converted
-to monotonic time once, when it is loaded, so later jumps of the wall clock do not move it.
+to monotonic time once, when it is loaded, so that later jumps of the wall clock do not change it.
 """
 
 from __future__ import annotations

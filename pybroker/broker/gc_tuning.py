@@ -1,5 +1,5 @@
-"""Settings of Python's cyclic garbage collector for large tables. A full collection stops every thread, and scanning
-tables of some hundred thousand entries without cycles wastes that time.
+"""Settings of Python's cyclic garbage collector for large tables. A full collection stops every thread. Scanning tables
+with some hundred thousand entries but no cycles would waste this time.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG_MAX = 20_000
-"""Surplus of allocated over freed objects at which Python collects the youngest generation. Python's default of 700 is
-reached by a burst of some dozen requests: the collector would scan all requests repeatedly while they are answered,
-which costs 13 % of the CPU time of heartbeats and commits.
+"""Surplus of allocated over freed objects at which Python collects the youngest generation. A burst of some dozen
+requests reaches Python's default of 700. The collector would then scan the same requests repeatedly, which costs 13 %
+of the CPU time of heartbeats and commits.
 """
 
 
 def for_a_broker() -> None:
-    """Freeze the objects of a started broker, which live as long as the broker. Call it once. Reference counts still
-    free the objects of requests; the collector still finds their cycles, after a few megabytes.
+    """Freeze the objects of a started broker, because they live as long as the broker. Call this once. Reference counts
+    still free the objects of requests. The collector still finds the cycles of requests, after a few megabytes.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])
 
 
 class AllocationReport:
-    """Reports how many objects a piece of work has created."""
+    """Reports whether a piece of work has created many objects."""
 
     large = False
     """True if the work has created many long-lived objects."""
@@ -32,8 +32,9 @@ class AllocationReport:
 
 @contextmanager
 def let_be() -> Iterator[AllocationReport]:
-    """Disable collections during work that may create many objects. If it did (`large`), freeze all objects at the end.
-    Reference counts still free frozen objects, but cycles that are already garbage at that moment are never freed.
+    """Disable collections during work that may create many objects. If it has created many (`large`), freeze all
+    objects at the end. Reference counts still free frozen objects, but cycles that are already garbage at that moment
+    are never freed.
     """
     report = AllocationReport()
     gc.disable()

@@ -80,13 +80,13 @@ _PATTERNS = [(re.compile(".*".join(map(re.escape, words.split("*")))), event) fo
 _VARIABLE = re.compile(r"%[-#0 +]*[\d.]*[a-zA-Z]|%%")
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 _FIELDS = re.compile(r"(?<=\S)\s[\w.]+=.*", re.DOTALL)
-"""Splits a message into its constant words and what follows: the fields. `topic deleted name=orders id=…`."""
+"""Splits a message into its constant words and its fields. Example: `topic deleted name=orders id=…`."""
 _NATIVE_VARIABLE = re.compile(r"\(.*\)|\[.*\]|'[^']*'|\S*[\d/=]\S*")
 
 
 def event_of(record: logging.LogRecord, message: str) -> str:
-    """Return a lowercase event name: the name that the log call gives (`extra={"event": …}`), else that of a known
-    sentence, else the constant words of the message before its fields.
+    """Return a lowercase event name: the name that the log call gives (`extra={"event": …}`), or the event of a
+    sentence in `EVENTS`, or the constant words of the message before its fields.
     """
     own = getattr(record, "event", None)
     if isinstance(own, str):

@@ -1,8 +1,8 @@
 """Prevents clients from filling the log: log lines that they cause have a limited rate and length.
 
-The caller logs such a line with `extra=BY_CLIENT`. These lines and native code's lines of this kind share one rate
-limit, which keeps them below 1 MB a minute. The lines of the coordinators, about members of groups and transactions,
-have a limit of their own: a thousand of them may come at once.
+The caller logs such a line with `extra=BY_CLIENT`. These lines, together with such lines of native code, have one rate
+limit of 1 MB a minute. The coordinators' lines, about members of groups and transactions, have a separate limit,
+because a thousand of them may come at once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 BY_CLIENT = {"by_client": True}
 """`extra` of a log call whose line a client causes."""
 BY_MEMBER = {"by_member": True}
-"""`extra` of a log call outside the coordinators whose line counts like theirs: clients cause it by requests that they
-may send."""
+"""`extra` of a log call outside the coordinators whose line counts as a line of the coordinators: clients cause it by
+requests that they are allowed to send."""
 COORDINATORS = "pybroker.broker.coordinators."
 """Loggers of the coordinators."""
 
@@ -27,7 +27,7 @@ CHARACTERS_MAX = 8_000
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """Return the text of a line, cut to its limit."""
+    """Return the text of a line, cut at its length limit."""
     message = record.getMessage()
     most = BY_CLIENT_CHARACTERS_MAX if is_by_client(record) or _is_by_member(record) else CHARACTERS_MAX
     return message if len(message) <= most else f"{message[:most]}…"
@@ -39,7 +39,7 @@ def is_by_client(record: logging.LogRecord) -> bool:
 
 
 def _is_by_member(record: logging.LogRecord) -> bool:
-    # An error is never caused by a member: the disk fails, or the broker has a bug.
+    # Members never cause an error line: the disk has failed, or the broker has a bug.
     return (record.name.startswith(COORDINATORS) and record.levelno < logging.ERROR) or hasattr(record, "by_member")
 
 

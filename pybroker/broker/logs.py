@@ -82,8 +82,8 @@ def last_lines() -> list[str]:
 
 
 def configure_logging(level: str, stream: TextIO | None = None, *, json_lines: bool = False) -> None:
-    """Send all loggers to standard error (or `stream`) from `level` up; replaces the configuration of an earlier
-    call."""
+    """Send the lines of all loggers to standard error (or `stream`), from `level` up. This replaces the configuration
+    of an earlier call."""
     logging.addLevelName(TRACE, "TRACE")
     logging.addLevelName(logging.WARNING, "WARN")
     logging.addLevelName(logging.CRITICAL, "FATAL")
@@ -100,12 +100,12 @@ def configure_logging(level: str, stream: TextIO | None = None, *, json_lines: b
     root = logging.getLogger()
     root.handlers[:] = [handler, tail]
     root.setLevel(LEVELS[level])
-    # asyncio logs its selector at DEBUG for each loop; that is useless to an operator.
+    # asyncio logs its selector at DEBUG for each loop, which is useless to an operator.
     logging.getLogger("asyncio").setLevel(max(LEVELS[level], logging.INFO))
 
 
 def logger_levels() -> dict[str, str]:
-    """Return every known logger with its effective level, the root under Kafka's name."""
+    """Return every known logger with its effective level. The root logger has Kafka's name."""
     loggers = {ROOT: logging.getLogger()}
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger):
@@ -124,6 +124,6 @@ def is_logger(name: str) -> bool:
 
 
 def set_logger_level(name: str, level: str | None) -> None:
-    """Set a logger's level; None makes it inherit again."""
+    """Set a logger's level. With None, the logger inherits its level again."""
     logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
     logger.setLevel(LEVELS[level] if level is not None else logging.NOTSET)

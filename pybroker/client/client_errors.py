@@ -34,8 +34,8 @@ __all__ = [
 
 
 class KafkaError(pybroker.errors.KafkaError):
-    """A request, or one item of it, is refused. code: Kafka's error code (`ErrorCode`). message: the broker's message,
-    or what the client requested.
+    """The broker or the library refuses a request, or one item of it. code: Kafka's error code (`ErrorCode`). message:
+    the broker's message, or a description of the request.
     """
 
     @property
@@ -58,13 +58,13 @@ class ClientConfigError(ConfigError, ValueError):
 
 
 class BrokerConnectionError(ConnectionError):
-    """A connection failed or was lost. The text names the address and the reason. The broker may have executed the
+    """A connection failed or was lost. The text contains the address and the reason. The broker may have executed the
     request, so repeat it only if a second execution does no harm.
     """
 
 
 class KafkaTimeoutError(TimeoutError):
-    """No response within a setting's time limit. The text names the request and the setting."""
+    """No response within the time limit that a setting gives. The text names the request and the setting."""
 
 
 class AuthenticationError(KafkaError):
@@ -77,7 +77,7 @@ class AuthenticationError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker does not know the request, or it knows no version with the requested arguments."""
+    """The broker does not know the request, or knows no version that can carry the given arguments."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
@@ -103,8 +103,8 @@ class TopicRecreatedError(KafkaError):
 
 
 class UnknownHostError(KafkaError):
-    """A broker advertises an address whose host name does not resolve on this machine. Waiting does not help: either
-    the broker's settings are wrong or the machine does not know the name.
+    """A broker advertises an address whose host name does not resolve on this machine. Waiting does not help: the
+    broker's settings are wrong, or this machine lacks the name.
     """
 
     def __init__(self, address: str, reason: str) -> None:

@@ -137,7 +137,8 @@ class Cluster:
         return found.partitions if found is not None and not found.error_code else ()
 
     def absence(self, partition: TopicPartition) -> str:
-        """Return a sentence that says why a partition does not exist: no such topic, or the index is too high."""
+        """Return a sentence with the reason why a partition does not exist: the topic does not exist, or the index is
+        too high."""
         count = len(self.partitions(partition.topic))
         if not count:
             return f"topic {partition.topic} does not exist"
@@ -161,7 +162,7 @@ class Cluster:
 
 
 Partition = TypeVar("Partition", bound=TopicPartition | TopicIdPartition)
-"""The kind of partition in a call's arguments; the result has the same kind."""
+"""A partition by name or by id. The result of a call has the same kind as its argument."""
 
 
 def by_topic_and_id(
@@ -180,7 +181,7 @@ def topic_id_of(partition: TopicPartition | TopicIdPartition) -> Uuid:
 
 
 def partition_of(topic: str, topic_id: Uuid, index: int) -> Any:
-    """Return the partition as requested: by id unless the id is ZERO."""
+    """Return the partition in the form of the request: by id, or by name if the id is ZERO."""
     named = TopicPartition(topic, index)
     return named if topic_id == Uuid.ZERO else TopicIdPartition(topic_id, named)
 

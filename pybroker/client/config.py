@@ -419,8 +419,8 @@ _OF_PROTOCOL = {
 
 
 def check_protocol(config: ClientConfig) -> None:
-    """Raise ClientConfigError if a setting is given that the chosen `group.protocol` does not use, as Kafka's consumer
-    does.
+    """As in Kafka's consumer, raise ClientConfigError if a setting is given that does not apply to the chosen
+    `group.protocol`.
     """
     protocol = config["group.protocol"]
     for name, (needs, instead) in _OF_PROTOCOL.items():
@@ -460,7 +460,7 @@ class ClientConfig:
         return self._table[name].default if value is None else value
 
     def once(self, what: str, make: Callable[[], Any]) -> Any:
-        """Return an object that all users of these settings share; `make` creates it on first use."""
+        """Return an object that all components with these settings share. The first call creates it with `make`."""
         if what not in self._made:
             self._made[what] = make()
         return self._made[what]
@@ -492,7 +492,7 @@ def make_plugin(name: str, value: Any) -> Any:
             value = getattr(import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
             raise ClientConfigError(f"{name}={value}: import failed: {error}") from error
-    # Instantiate a plug-in class. Any other class, such as `int`, serves as a function of bytes.
+    # Instantiate a plug-in class. Any other class, such as `int`, is used as a function of bytes.
     return value() if isinstance(value, type) and hasattr(value, "configure") else value
 
 

@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 PROTECTION = "delete.protection.enable"
 """The topic setting with which the broker refuses deletions."""
 DELAY = "delete.topic.delay.ms"
-"""Broker setting: how long a deleted topic can be undeleted."""
+"""Broker setting: the time during which a deleted topic can be undeleted."""
 WITH_POSITIONS = frozenset({"consumer", "share", "streams", ""})
 """Protocol types of groups that may have offsets."""
 GROUPS_MAX = 1_000
@@ -41,7 +41,7 @@ class GroupPosition:
 
 @dataclass(frozen=True, slots=True)
 class DeletionImpact:
-    """The data that a deletion would remove. A value is None if it is unknown; `unknown` has the reason. protected:
+    """The data that a deletion would remove. A value that is unknown is None; `unknown` has the reason. protected:
     whether the broker refuses the deletion. keeps_ms: how long undelete would be possible; None if it would be
     impossible.
     """

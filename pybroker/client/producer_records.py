@@ -1,4 +1,4 @@
-"""Records for producers, and the metadata of written ones."""
+"""Records for producers, and the metadata of written records."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ProducerRecord:
 class RecordMetadata(NamedTuple):
     """The position of a written record. offset: -1 if the broker does not report it (acks=0, a duplicate).
 
-    timestamp: the record's own or, if the topic uses LogAppendTime, the broker's; milliseconds since 1970. topic_id:
-    the incarnation in which the record is; Uuid.ZERO from brokers without topic ids.
+    timestamp: milliseconds since 1970; the record's own timestamp or, if the topic uses LogAppendTime, the broker's.
+    topic_id: the incarnation that contains the record; Uuid.ZERO from brokers without topic ids.
     """
 
     topic: str

@@ -24,9 +24,9 @@ _WORDS = {
 class HistoryEvent:
     """An event in a topic's history.
 
-    what: created, auto-created, deleted, undeleted, renamed, truncated, purged; comma-separated if one step did
-    several. at_ms: milliseconds since 1970. name: the topic's name after the event, None if the caller may not see it.
-    details: further facts, or "".
+    what: created, auto-created, deleted, undeleted, renamed, truncated, purged; comma-separated if one step combines
+    several of them. at_ms: milliseconds since 1970. name: the topic's name after the event, None if the caller may not
+    see it. details: further facts, or "".
     """
 
     at_ms: int
@@ -38,16 +38,15 @@ class HistoryEvent:
 
 
 def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]:
-    """Return the events of these incarnations. A truncation ends one incarnation and creates the next; it is listed as
-    an event of the old one.
+    """Return the events of these incarnations. A truncation ends one incarnation and creates the next; it is listed
+    only as an event of the old incarnation.
     """
     known = list(incarnations)
     replaced = {incarnation.successor_id for incarnation in known if incarnation.successor_id is not None}
     events = [
         event for incarnation in known for event in _events_of(incarnation, skip_first=incarnation.topic_id in replaced)
     ]
-    # The sort is stable: events of the same millisecond stay in order, and the later reversal also reverses their
-    # order.
+    # The sort is stable, so events of the same millisecond stay in order. The final reversal reverses their order too.
     events.sort(key=lambda event: event.at_ms)
     events.reverse()
     return events
@@ -55,7 +54,7 @@ def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]
 
 def _events_of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
     if not one.events:
-        # None if the topic is older than the recording of histories by the brokers.
+        # None if the topic is older than the brokers' first release that records histories.
         if one.created_ms is not None:
             yield HistoryEvent(one.created_ms, "created", one.name, one.topic_id, one.created_by, "")
         if one.deleted_ms is not None:

@@ -184,7 +184,7 @@ class LocalControllerClient:
         self._queue.put_nowait(submission)
 
     def refuse_queued(self, error: KafkaError) -> None:
-        """Fail all queued submissions. Until `open`, also fail those that the controller puts back."""
+        """Fail all queued submissions. Until `open`, also fail submissions that the controller puts back."""
         self._refusal = error
         while not self._queue.empty():
             self._queue.get_nowait().fail(error)

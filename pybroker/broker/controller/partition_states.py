@@ -52,7 +52,7 @@ def next_state(image: ClusterImage, before: PartitionImage, election: LeaderElec
 
 
 def set_state(name: str, index: int, after: PartitionImage, before: PartitionImage) -> Operation:
-    """Return an operation that writes the state, if the stored state is the one that the image has."""
+    """Return an operation that writes the state, if the stored state equals the state in the image."""
     return Set(znodes.state_path(name, index), encode_state(after), before.state_version)
 
 

@@ -1,9 +1,9 @@
-"""Producer ids, allocated in blocks: no two brokers use the same id. The unused ids of a stopped broker are lost, which
-is harmless.
+"""Producer ids, allocated in blocks so that no two brokers use the same id. If a broker stops, the unused ids of its
+block are lost, which does no harm.
 
-With ZooKeeper or SQLite, `/latest_producer_id_block` contains the block that a broker allocated last, in Kafka's
-format. A broker has allocated a block once it has changed the node in the version that it read. In a metadata quorum
-the controller allocates the blocks.
+With ZooKeeper or SQLite, `/latest_producer_id_block` contains the latest allocated block, in Kafka's format. To
+allocate the next block, a broker replaces the node's content, if the node has not changed since the broker read it. In
+a metadata quorum the controller allocates the blocks.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ R = TypeVar("R")
 BLOCK_PATH = "/latest_producer_id_block"
 BLOCK_SIZE = 1_000
 FETCH_AHEAD = 500
-"""With fewer ids left, the broker allocates the next block ahead: producers do not wait for the metadata store, and new
-producers still get ids while the store is unreachable."""
+"""If fewer ids are left, the broker allocates the next block in advance. Then producers do not wait for the metadata
+store, and new producers get ids even while the store is unreachable."""
 STORE_S_MAX = 5.0
-"""How long a client waits for the metadata store before it gets a retriable error; InitProducerId has no timeout of its
-own."""
+"""Limit in seconds of a client's wait for the metadata store, after which it gets a retriable error. InitProducerId has
+no timeout of its own."""
 
 PRODUCER_ID_MAX = (1 << 63) - 1
 EPOCH_MAX = 32_767 - 1
-"""The last 16-bit epoch stays unused, as in Kafka: the broker needs it to fence a producer without another epoch left.
+"""The highest epoch that producers get. As in Kafka, the last 16-bit epoch is reserved: with it the broker fences a
+producer that has no other epoch left.
 """
 
 
 class ProducerIdBlock(msgspec.Struct):
-    """The node's JSON. Kafka writes the bounds, both inclusive, as text."""
+    """The node's JSON. As in Kafka, both bounds are texts and inclusive."""
 
     version: int
     broker: int
@@ -73,8 +74,8 @@ class ProducerIdBlocks(Protocol):
         ...
 
     async def highest(self, producer_id: int) -> int:
-        """Return the last id of the latest allocated block of all brokers, or of any block that contains `producer_id`.
-        Raise like `take`."""
+        """Return the last id of the latest block that any broker has allocated, or of a block that contains
+        `producer_id`. Raises the same errors as `take`."""
         ...
 
 
@@ -137,8 +138,8 @@ class AllocatedBlocks:
         return block.first, block.last
 
     async def highest(self, producer_id: int) -> int:
-        """Read the metadata image. If its last block ends below the id, first wait until the image contains all
-        decisions that were made before this call."""
+        """Read the metadata image. If the last block in the image ends below the id, wait until the image contains all
+        decisions made before this call."""
         if self._view.image.next_producer_id <= producer_id:
             try:
                 await self._controller.catch_up()
@@ -159,7 +160,7 @@ class ProducerIds:
         self._highest_end = -1
 
     def stock(self) -> None:
-        """Allocate the first block before a client needs an id: the store may be unreachable later."""
+        """Allocate the first block in advance, because the store may be unreachable when a client needs an id."""
         self._fetch()
 
     async def next_id(self) -> int:
@@ -195,7 +196,7 @@ class ProducerIds:
         return self._highest_end
 
     def _fetch(self) -> asyncio.Task[None]:
-        """Start the allocation of a block, or return the running one."""
+        """Start the allocation of a block, or return the allocation that is already running."""
         if self._claim is None:
             self._claim = asyncio.get_running_loop().create_task(self._take_block())
             self._claim.add_done_callback(self._claim_over)
@@ -226,7 +227,7 @@ def _parse(data: bytes) -> ProducerIdBlock:
         if int(block.block_end) < int(block.block_start):
             raise ValueError("it ends before it starts")
     except ValueError as problem:
-        # Without the store, the broker could use an id twice, which breaks idempotence without any error.
+        # Without the store, two brokers could use the same id. Idempotence would then fail without any error.
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"cannot read {BLOCK_PATH} in the metadata store: {problem}"
         ) from problem

@@ -25,7 +25,7 @@ class Shares:
         dead_letters: DeadLetterAppends,
         disconnect: Callable[[], None] | None,
     ) -> None:
-        """make_partitions: called when a member first reads. disconnect: closes the connections to other brokers at
+        """make_partitions: called when the first member reads. disconnect: closes the connections to other brokers at
         shutdown; None on a broker without peers."""
         self.coordination = coordination
         self._make_partitions = make_partitions

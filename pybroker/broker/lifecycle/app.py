@@ -1,4 +1,4 @@
-"""One broker in this process: the order of its start and its stop."""
+"""One broker in this process: starts and stops its parts in order."""
 
 from __future__ import annotations
 
@@ -61,12 +61,13 @@ CATCH_UP_MS = 5_000
 HAND_OVER_MS = 5_000
 """Time limit of one attempt to move leadership away before a stop."""
 LEAVE_S_MAX = 5.0
-"""Limit of waiting for the metadata store at a stop."""
+"""Limit in seconds of the wait for the metadata store at a stop."""
 HAND_OVER_S_MAX = 12.0
-"""Time limit of all these attempts: the later steps of the stop must also fit into `shutdown.timeout.ms`."""
+"""Limit in seconds of all attempts to move leadership away, because the later steps of the stop must also fit into
+`shutdown.timeout.ms`."""
 
 PARKED_GRACE_S = 1.0
-"""Time that parked requests get at a stop to finish; then they fail."""
+"""Seconds that parked requests get to finish at a stop; after that they fail."""
 
 MakeNative = Callable[..., NativeBroker]
 
@@ -108,7 +109,7 @@ class Broker:
         self._leaves = True
         """Whether a stop is recorded in the metadata."""
         self._only_voter = False
-        """Whether this broker is the whole quorum, and records its stop itself."""
+        """Whether this broker is the only voter of the quorum, and records its stop itself."""
 
     @property
     def services(self) -> Services | None:
@@ -191,8 +192,8 @@ class Broker:
         services.groups.start()
         services.transactions.coordinator.start()
         if parts.returned_offsets.pending or services.topics.delete_orders:
-            # Do this before clients connect: restoring offsets of groups, and losing the offsets of deleted topics,
-            # changes the groups in memory.
+            # Do this before clients connect, because it changes the groups in memory: groups get restored offsets, and
+            # lose the offsets of deleted topics.
             await services.groups.loaded()
         await services.topics.carry_out_delete_orders()
         parts.returned_offsets.start()
@@ -226,11 +227,12 @@ class Broker:
         scan: asyncio.Future[list[LocalPartition]],
         login: Mapping[str, str],
     ) -> None:
-        """Accept other brokers and take part in the election of the controller."""
+        """Accept other brokers, and take part in the election of the controller."""
         assert self._native is not None
         assert parts.following is not None
         parts.following.start(login)
-        # The controller must authenticate before it can send ACLs, and a broker that was down has missed changes.
+        # The controller must authenticate before it can send ACLs. The stored ACLs may be old, because a broker that
+        # was down has missed changes.
         if store is not None:
             await apply_stored(store, parts.security)
         # The controller sends the broker its state as soon as the broker is registered.
@@ -249,7 +251,8 @@ class Broker:
         services.disk_room.start()
 
     async def _guard(self, store: MetadataStore) -> StoreGuard:
-        """Return the guard. Raises StartError if the store was wiped or restored from a backup."""
+        """Return the guard that detects a store that was set back. Raises StartError if the store was wiped or restored
+        from a backup."""
         guard = self._store_guard = StoreGuard(store, Path(self._config.log_dirs[0]))
         try:
             await guard.check()
@@ -372,7 +375,8 @@ class Broker:
         await parts.services.ingests.start()
 
     async def _unless_failed(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run work, but raise if the broker fails meanwhile, because the work would then never finish."""
+        """Run work, but raise the failure if the broker fails in the meantime. Otherwise the work might never finish.
+        """
         task = asyncio.ensure_future(work)
         await asyncio.wait([task, self.failed], return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -412,18 +416,18 @@ class Broker:
             if outcome.remaining:
                 lost = len(outcome.remaining)
                 log.info("partitions have no leader now, because no other replica is in sync partitions=%d", lost)
-            # This broker has left every ISR; if it went on fetching, leaders would add it again.
+            # This broker has left every ISR. If it continued to fetch, leaders would add it again.
             if parts.quorum is not None:
-                # Without fetchers, later orders can no longer make this broker follow leaders.
+                # Without fetchers, later orders can no longer make this broker a follower.
                 await parts.quorum.publisher.stop()
             assert parts.following is not None
             await self._loop.run_in_executor(None, parts.following.stop)
             return
 
     async def _can_hand_over(self) -> bool:
-        """Return whether a majority of the voters, including this broker, answers and can elect new leaders now.
-        `_leaves` is set to whether the other voters are a majority without this broker. Only they can record the stop,
-        because this broker's node no longer votes then."""
+        """Return whether a majority of the voters, including this broker, responds and can elect new leaders now. Set
+        `_leaves` to whether the other voters are a majority without this broker. Only the other voters can record the
+        stop, because by then this broker's node no longer votes."""
         if self._quorum is None:
             return True
         from pybroker.broker.interbroker.quorum_transport import majority_of
@@ -450,8 +454,8 @@ class Broker:
         return metrics_text(self.services) if self.services is not None else ""
 
     async def collect_metrics(self) -> MetricFamilies:
-        """Return all metrics; none during the start. The work is done in steps and on another thread, so that neither
-        the loop nor a data thread has to wait.
+        """Return all metrics; none during the start. The work runs in steps and on another thread, so that neither the
+        loop nor a data thread has to wait.
         """
         if self.services is None:
             return MetricFamilies()
@@ -503,7 +507,7 @@ class Broker:
         if native is not None:
             native.listeners.stop_accepting()
         if parts is not None and dispatcher is not None:
-            # Groups answer their parked requests themselves. Other requests get a moment to finish, then an error.
+            # Groups answer their parked requests themselves. All other requests get some time to finish, then an error.
             await parts.services.transactions.coordinator.stop()
             await parts.services.transactions.owed.stop()
             parts.services.shares.stop()
@@ -610,12 +614,12 @@ async def _login(config: BrokerConfig) -> Mapping[str, str]:
 
 
 async def _both(start: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:
-    """Run both coroutines. Return only when both have ended, even if one has failed, because nothing may be closed
-    while the other still runs."""
+    """Run both coroutines. Return only when both have ended, even if one has failed: before that, the caller must not
+    close anything that the other still uses."""
     election = asyncio.ensure_future(start)
     await asyncio.gather(election, scan, return_exceptions=True)
     if scan.exception() is not None:
-        # Raise the error of the scan: an election that waits for the scan fails with the same error.
+        # Raise the error of the scan first. An election that waits for the scan fails with the same error.
         election.exception()
         return
     await election

@@ -1,4 +1,4 @@
-"""The parts of a broker: the objects on which all others depend, and the parts that `composition` builds."""
+"""The parts of a broker: the objects on which all other objects depend, and the objects that `composition` builds."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class QuorumMember(msgspec.Struct, frozen=True):
     commits: CommitLatency
     """Latency of the changes that this node has committed as leader."""
     accepted_ms: int
-    """When an operator restored the log or accepted a restored one, in ms; -1 if that never happened."""
+    """The time (ms) at which an operator restored the log or accepted a restored log; -1 if that has never happened."""
     directory_id: Uuid
     addresses: tuple[QuorumAddress, ...]
     """The address at which this node listens to brokers."""
@@ -89,7 +89,7 @@ class QuorumMember(msgspec.Struct, frozen=True):
 
 
 class BrokerDependencies(msgspec.Struct, frozen=True):
-    """The objects on which all others depend."""
+    """The objects on which all other objects depend."""
 
     broker_id: int
     cluster_id: str
@@ -213,7 +213,7 @@ class BrokerParts(msgspec.Struct):
     """Closes the connections to other brokers at a stop; None on a single broker."""
 
     def lives(self, broker_epoch: int) -> None:
-        """Pass on the broker epoch of this broker's registration."""
+        """Pass the broker epoch of this broker's registration to its components."""
         self.fence.registered(broker_epoch)
         if self.following is not None:
             self.following.registered(broker_epoch)

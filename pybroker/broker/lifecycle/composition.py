@@ -1,7 +1,8 @@
-"""Builds the objects of one broker, bottom up: each gets its dependencies in its constructor.
+"""Builds the objects of one broker. Each gets its dependencies in its constructor, so they are built in the order of
+their dependencies.
 
 The controller notifies brokers, and brokers submit events to the controller. The controller client (`local_controller`)
-breaks this cycle: it queues events, and the controller, built last, takes them from it.
+breaks this cycle: it queues events, and the controller, which is built last, takes them from the queue.
 """
 
 from __future__ import annotations
@@ -343,7 +344,7 @@ def _view(
 ) -> tuple[KnownCluster, Authorizer, Credentials]:
     native, config = dependencies.native, dependencies.config
     authorizer, credentials = Authorizer(native.authorizer, config), Credentials(secret_of(config), dependencies.clock)
-    # ACLs come before topic settings: they must not wait for them.
+    # Apply ACLs before topic settings, so that they do not wait for the settings.
     guard = () if dependencies.guard is None else (dependencies.guard,)
     view = KnownCluster(
         [
@@ -361,7 +362,7 @@ def _view(
 
 
 def _is_doubtful(dependencies: BrokerDependencies) -> bool:
-    """Return whether the store was restored and accepted, so that the broker must verify it before use."""
+    """Return whether an operator has restored the store and accepted it. The broker must then verify it before use."""
     guard = dependencies.guard or dependencies.quorum
     if guard is None or guard.accepted_ms < 0:
         return False

@@ -36,7 +36,7 @@ def quorum_election(
     make_controller: Callable[[ControllerTerms], Controller],
     on_fatal: Callable[[FatalError], None],
 ) -> QuorumElection:
-    """Build the election: each epoch that this node leads has a controller of its own."""
+    """Build the election. It creates a controller for each epoch in which this node leads."""
     session_s = dependencies.config.get_int("broker.session.timeout.ms") / 1000
 
     bootstrap = BootstrapUsers(Path(dependencies.config.metadata_log_dir))

@@ -1,1 +1,2 @@
-"""One request between the native queue and its handler: its context, how its handler runs, how it fails as a whole."""
+"""One request between the native queue and its handler: the context, the task in which the handler runs, and error
+responses for the whole request."""

@@ -1,4 +1,4 @@
-"""The context of a request: the client and the API version, which a handler gets with the decoded message."""
+"""The context of a request: the client and the API version. A handler gets it together with the decoded message."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ class RequestContext(msgspec.Struct, frozen=True):
 
     @property
     def caller(self) -> Caller:
-        """The client, as requests to the controller name it."""
+        """Return the client for requests to the controller."""
         return Caller(self.principal, self.client_host, self.client_id or "")
 
     def caller_refused_since(self, version: int) -> Caller:
-        """Return the client for the mutation quota. The controller can refuse the request only from this API version
-        on; older clients are only throttled.
+        """Return the client for the mutation quota. Only from this API version on, the controller may refuse the
+        request because of the quota; older clients are only throttled.
         """
         return msgspec.structs.replace(self.caller, slowed_only=self.api_version < version)
 
 
 class LoginResponse(msgspec.Struct, frozen=True):
-    """A response that authenticates the connection: from then on it belongs to this principal."""
+    """A response that authenticates the connection. Later requests on the connection belong to this principal."""
 
     response: object
     principal: str
     by_token: bool
     session_lifetime_ms: int | None
-    """The client must authenticate again within this time (KIP-368); None: never."""
+    """Milliseconds within which the client must authenticate again (KIP-368); None: never."""
 
 
 class CacheableResponse(msgspec.Struct, frozen=True):
@@ -72,10 +72,10 @@ class CommitGrant(msgspec.Struct, frozen=True):
 
     shard: ShardCommits
     topics: Sequence[CommitTopic]
-    """A commit goes to the coordinator if it is for other topics, or has more metadata than this."""
+    """The topics of the lease. A commit for other topics, or with more metadata than this, goes to the coordinator."""
     metadata_bytes_max: int
     timeout_ms: int
-    """If a commit is not durable within this time, it gets COORDINATOR_NOT_AVAILABLE."""
+    """Milliseconds after which a commit that is not durable gets COORDINATOR_NOT_AVAILABLE."""
     before: CommitLease | None
     """The member's current lease."""
     on_granted: Callable[[CommitLease], None]
@@ -83,14 +83,14 @@ class CommitGrant(msgspec.Struct, frozen=True):
 
 
 class DelegatedCommitResponse(msgspec.Struct, frozen=True):
-    """A response to OffsetCommit with a lease: data threads handle the member's next commits."""
+    """A response to OffsetCommit with a lease. Data threads then handle the member's next commits."""
 
     response: object
     grant: CommitGrant
 
 
 class LastResponse(msgspec.Struct, frozen=True):
-    """A response with which the broker closes the connection."""
+    """A response after which the broker closes the connection."""
 
     response: object
 

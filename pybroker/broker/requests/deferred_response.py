@@ -1,5 +1,5 @@
-"""A response that a callback delivers. A handler that only waits for a single write uses it instead of a coroutine: a
-coroutine with its future and task costs as much as the rest of the request.
+"""A response that a callback delivers. A handler that only waits for a single write uses it instead of a coroutine,
+because a coroutine with its future and task costs as much as the rest of the request.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DeferredResponse:
             self._callback = callback
 
     def cancel(self) -> None:
-        """Stop waiting: the result becomes a CancelledError."""
+        """Stop waiting. The result becomes a CancelledError."""
         self._end(None, asyncio.CancelledError())
 
     def abandon(self) -> None:

@@ -1,7 +1,7 @@
-"""The response that reports one error for a whole request, for any API, so that no request stays unanswered.
+"""The response that reports one error for a whole request, for any API, so that every request gets a response.
 
-Kafka's responses have error fields at the top, or in each item of an array that mirrors the request's. This module
-derives the layout from the schemas and knows no API.
+Kafka's responses have error fields at the top level, or in each item of an array that corresponds to an array of the
+request. This module derives the layout from the schemas and has no code for single APIs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ ERROR_CODES = frozenset({"error_code", "partition_error_code"})
 """Names of error code fields."""
 
 COUNTERPARTS = {"results_by_topic_v3_and_below": "v3_and_below_topics", "results_by_transaction": "transactions"}
-"""Response arrays that mirror a request array with another name; only for requests with several arrays."""
+"""Response arrays that correspond to a request array with another name. Needed only for requests with several arrays.
+"""
 
 NAMES = ("coordinator_keys", "groups", "group_ids", "groups_names", "transactional_ids", "topic_names")
 """Request arrays whose items are only strings."""
@@ -33,8 +34,8 @@ INDEX, INDEXES = "partition_index", ("partitions", "partition_indexes")
 
 
 class _Name(msgspec.Struct, frozen=True):
-    """The name of a message class, by whether it is a broker-to-broker message: such messages may have the same name
-    but another layout.
+    """The name of a message class, and whether it is a broker-to-broker message: such a message may have the same name
+    as another but a different layout.
     """
 
     text: str

@@ -14,7 +14,8 @@ from typing import Any
 
 
 class InlineTask:
-    """Drives one coroutine and calls `done(self)` once when it has ended; either `value` or `problem` is then valid."""
+    """Drives one coroutine. Calls `done(self)` once when the coroutine has ended; then either `value` or `problem` is
+    valid."""
 
     __slots__ = (
         "__weakref__",
@@ -99,7 +100,7 @@ class InlineTask:
             if not isinstance(problem, asyncio.CancelledError):
                 problem = asyncio.CancelledError()
         current: Any = self
-        # A drain runs from a reader callback, where no task is current. If a test starts a handler inside a task,
+        # A drain runs from a reader callback, where no task is current. But a test may start a handler inside a task;
         # restore that task afterwards.
         outer = asyncio.current_task(self._loop)
         if outer is not None:

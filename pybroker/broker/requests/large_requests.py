@@ -1,8 +1,9 @@
-"""Requests with many elements: a separate thread decodes them, they are answered in pieces, and those above a limit are
-refused.
+"""Requests with many elements. A separate thread decodes them, the broker answers them in pieces, and refuses those
+above a limit.
 
-Handlers see an ordinary request. If the elements of a request are independent, the handler is called once per piece,
-and the event loop serves other requests in between (`Turns`). Otherwise it is called once, and a lower limit applies.
+Handlers get an ordinary request. If the elements of a request are independent, the handler is called once per piece,
+and the event loop serves other requests in between (`Turns`). Otherwise the handler is called once, and a lower limit
+applies.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""Limit of large requests in progress. Others wait undecoded in the queue, which limits their bytes."""
+"""Limit of large requests in progress. The others wait in the queue without being decoded, which limits their memory.
+"""
 
 NANOSECONDS_AN_ELEMENT = 5_000
-"""Time in the control plane per element (decode, handle, encode). It is charged to clients with a time quota, because
-the time of pieces that run between other work is not measured.
+"""Nanoseconds in the control plane per element (decode, handle, encode). This time is charged to clients with a time
+quota, because the time of pieces that alternate with other work is not measured.
 """
 
 ELEMENTS_ENCODED_AT_ONCE = 2_000
@@ -42,8 +44,8 @@ class Bounds(NamedTuple):
     elements_max: int = 50_000
     """Limit of the elements in all arrays together."""
     outer_max: int = 10_000
-    """Limit of the elements in the longest outer array, for a handler that is called once. Kafka's controller also
-    limits the changes of one request to 10,000.
+    """Limit of the elements in the longest outer array, for a handler that is called once for the whole request.
+    Kafka's controller also limits the changes of one request to 10,000.
     """
     in_pieces: bool = False
     """Whether the elements are independent of each other."""
@@ -135,8 +137,8 @@ class LargeRequests:
                     return await self._failed(request, error)
             else:
                 await self._turns.next()
-        # Release the place before the handler runs: it may wait for a disk or for group members, and must not block
-        # other large requests then.
+        # Release the slot before the handler runs. The handler may wait for a disk or for group members, and must not
+        # block other large requests in that time.
         try:
             return await _outcome(handle(request.message))
         except KafkaError as error:

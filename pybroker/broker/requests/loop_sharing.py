@@ -1,7 +1,7 @@
-"""Fair sharing of the event loop for work on many elements: one slice per iteration of the loop.
+"""Fair sharing of the event loop for work on many elements: one slice of such work per iteration of the loop.
 
-The loop answers requests with few elements in the same iteration in which it takes them from the queue. They therefore
-wait for at most one slice, however many large requests are in progress.
+The loop answers a request with few elements in the iteration in which it takes the request from the queue. Such a
+request therefore waits for at most one slice, even if many large requests are in progress.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 Element = TypeVar("Element")
 
 SLICE_S = 0.005
-"""Limit of the time for which one piece of work may use the loop without a pause."""
+"""Limit in seconds of the time for which work may use the loop without a pause."""
 
 ELEMENTS_A_SLICE = 1_000
 """The slice as a number of elements, for work that does not measure time: an element takes 1 to 5 µs."""

@@ -1,6 +1,6 @@
-"""Splits a request with many elements into requests with few, and joins their responses.
+"""Splits a request with many elements into requests with few elements, and joins their responses.
 
-Works for any API: the longest array is split, and an element with a long array of its own is split into several.
+Works for any API. The longest array is split; an element with a long array of its own is split into several elements.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ LEVELS_MAX = 10
 def pieces(message: Any, *, once: bool = False, levels: int = LEVELS_MAX) -> Iterator[tuple[Any, int]]:
     """Yield parts of a message, each with at most `ELEMENTS_A_SLICE` elements where its arrays can be split that way.
 
-    With each part comes a number: on how many levels the first element of the part continues the last element of the
-    previous part. If `once` is true, equal elements of the outer array count only once. `levels` is the number of
-    nested arrays to split.
+    Each part has a number: the number of levels on which its first element continues the last element of the previous
+    part. If `once` is true, equal elements of the outer array count only once. `levels` is the number of nested arrays
+    to split.
     """
     field = _longest(message)
     if field is None:
@@ -33,7 +33,7 @@ def pieces(message: Any, *, once: bool = False, levels: int = LEVELS_MAX) -> Ite
     room, first = ELEMENTS_A_SLICE, True
 
     def cut(with_elements: list[Any]) -> Any:
-        # Only the first part has the other arrays, so that they are handled once.
+        # Only the first part contains the other arrays, so that they are handled only once.
         nonlocal first
         values = {field: with_elements} if first else {**rest, field: with_elements}
         first = False
@@ -68,7 +68,7 @@ def join(whole: Any, part: Any, depth: int) -> None:
                 more = more[1:]
             mine.extend(more)
         elif not mine and more:
-            # If one part fails as a whole, the joined response does, too.
+            # If one part fails as a whole, the joined response fails as a whole too.
             setattr(whole, field, more)
 
 
@@ -83,7 +83,7 @@ def _arrays(message: Any) -> list[str]:
 
 
 def _longest(message: Any) -> str | None:
-    # Count only the outer elements: counting nested ones would take as long as the work that is split.
+    # Count only the outer elements. Counting nested elements would take as long as the work that is split.
     return max(_arrays(message), key=lambda field: len(getattr(message, field)), default=None)
 
 

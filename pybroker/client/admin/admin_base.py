@@ -33,7 +33,7 @@ class AdminBase:
         return self._config["request.timeout.ms"] if timeout_s is None else int(timeout_s * 1000)
 
     async def _controller(self, message: Any, rows: Callable[[Any], Iterable[Any]], ids: Iterable[Uuid] = ()) -> Any:
-        """Send `message` to the controller and return the response; retry while a row of the response has
+        """Send `message` to the controller and return the response. Retry while a row of the response has
         NOT_CONTROLLER.
 
         rows: returns the rows of a response. ids: topic ids that the message carries in tagged fields.

@@ -25,7 +25,7 @@ from pybroker.client.connection.network import Where
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers of a cluster and its controller. cluster_id: None if the cluster is older than KIP-78."""
+    """The brokers of a cluster and its controller. cluster_id: None if the brokers are older than KIP-78."""
 
     cluster_id: str | None
     controller: Node | None

@@ -1,4 +1,4 @@
-"""Results of calls about several items: a future for each item, and one for all.
+"""Results of calls about several items. A result has a future for each item; awaiting the result waits for all items.
 
 result = admin.create_topics([NewTopic("a"), NewTopic("b")])
 await result                       # all items, or the first failure
@@ -63,7 +63,7 @@ def settle(future: asyncio.Future[Value], error_code: int, message: str | None, 
 
 
 def _refusal(code: int, message: str | None, about: str) -> KafkaError:
-    """Return the error of an item; its message names the item, because the broker's message may not name it."""
+    """Return the error of an item. Its message contains the item's name, because the broker's message may not."""
     words = message or about
     if about.rpartition(" ")[2] not in words:
         words = f"{about}: {words}"
@@ -73,7 +73,7 @@ def _refusal(code: int, message: str | None, about: str) -> KafkaError:
 
 
 class KeyedResult(Generic[Key, Value]):
-    """Key → future. Awaiting it returns key → value, or, when all items have completed, raises the first failure."""
+    """Key → future. Awaiting it waits for all items, then returns key → value or raises the first failure."""
 
     def __init__(self, futures: Futures[Key, Value]) -> None:
         self._futures = futures
@@ -143,9 +143,9 @@ def _said(number: int) -> int:
 
 
 class _ByIdOrName(Generic[Value]):
-    """Futures by id if the request used ids, by name if it used names.
+    """Futures by topic id if the request used ids, or by name if it used names.
 
-    Create it with `of_topic_ids` or `of_topic_names`; the constructor is for subclasses such as test doubles (KIP-516).
+    Create it with `of_topic_ids` or `of_topic_names`. The constructor is for subclasses such as test doubles (KIP-516).
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class _ByIdOrName(Generic[Value]):
 
     @property
     def _futures(self) -> Futures[Any, Value]:
-        # The caller has set one of the two.
+        # The caller has set exactly one of the two.
         return self._by_name if self._by_id is None else self._by_id  # type: ignore[return-value]
 
     def futures(self) -> list[asyncio.Future[Value]]:
@@ -226,7 +226,7 @@ class DescribeTopicsResult(_ByIdOrName[TopicDescription]):
 
 
 class DeleteTopicsResult(_ByIdOrName[None]):
-    """Awaiting it waits for all deletions; then it raises the first failure, if there was one."""
+    """Awaiting it waits for all deletions, then raises the first failure, if there was a failure."""
 
     async def all(self) -> None:
         """Wait for all deletions; raise the first failure."""

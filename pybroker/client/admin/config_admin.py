@@ -28,7 +28,8 @@ from pybroker.protocol import messages as m
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """A replica in a log directory. size: bytes. offset_lag: offsets behind the log end (or the replica it replaces).
+    """A replica in a log directory. size: bytes. offset_lag: number of offsets behind the log end, or behind the
+    replica that this replica will replace.
     """
 
     size: int
@@ -121,8 +122,8 @@ class ConfigsAdmin(AdminBase):
     ) -> dict[int, dict[str, LogDirDescription]]:
         """Return the log directories of brokers: broker id → path → description.
 
-        brokers: None = all. partitions: describe only replicas of these partitions, by name or by id. The result omits
-        a partition whose topic now has another name or id. None = all replicas.
+        brokers: None = all. partitions: return only replicas of these partitions, which are named by topic name or
+        topic id; None = all replicas. The result omits a partition whose topic now has another name or id.
         """
         topics = None
         ids: list[Uuid] = []
@@ -179,7 +180,7 @@ class ConfigsAdmin(AdminBase):
 
 
 def _by_broker(resources: Iterable[ConfigResource]) -> dict[Where, list[ConfigResource]]:
-    """Group resources by the broker to ask: only a broker itself knows its static settings and its loggers."""
+    """Group resources by the broker that can answer: only a broker itself knows its static settings and its loggers."""
     groups: dict[Where, list[ConfigResource]] = {}
     for each in resources:
         own = each.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and each.name != ""

@@ -10,7 +10,7 @@ from pybroker.protocol import messages as m
 
 
 class DescribedConfig(NamedTuple):
-    """The settings of one resource by name; or an error code other than 0, and no settings."""
+    """The settings of one resource by name. If error_code is not 0, there are no settings."""
 
     resource: ConfigResource
     error_code: int

@@ -48,7 +48,7 @@ class ConfigResource:
 
 
 class ConfigSource(IntEnum):
-    """The source of a value; Kafka's codes."""
+    """The source of a setting's value; Kafka's codes."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -63,7 +63,8 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A source of a setting with its value, which applies if no source of higher precedence has a value."""
+    """A source of a setting with the value that it gives. The value applies unless a source of higher precedence has a
+    value."""
 
     name: str
     value: str | None
@@ -72,7 +73,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A setting and its value; the value of a sensitive setting is None."""
+    """A setting and its value. The value of a sensitive setting is None."""
 
     name: str
     value: str | None

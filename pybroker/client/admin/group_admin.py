@@ -95,7 +95,7 @@ class GroupsAdmin(AdminBase):
         return list(found.values())
 
     async def _row(self, group: str, request: Any, rows: Callable[[Any], Sequence[Any]]) -> Any:
-        """Return the coordinator's row about the group; retry while it has a retriable error."""
+        """Return the coordinator's row about the group. Retry while the row has a retriable error."""
 
         async def ask(connection: BrokerConnection) -> Any:
             row = rows(await connection.request(request))[0]
@@ -106,8 +106,8 @@ class GroupsAdmin(AdminBase):
         return await self._coordinator(group, ask)
 
     def describe_groups(self, group_ids: Iterable[str]) -> KeyedResult[str, GroupDescription]:
-        """Describe groups. If a group does not exist, older brokers describe it as Dead; with newer brokers its future
-        fails with GROUP_ID_NOT_FOUND.
+        """Describe groups. If a group does not exist, older brokers describe it as Dead. Newer brokers return
+        GROUP_ID_NOT_FOUND, with which its future fails.
         """
         groups = list(group_ids)
 
@@ -134,7 +134,7 @@ class GroupsAdmin(AdminBase):
     async def list_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets; the result omits partitions without one. partitions: None = all."""
+        """Return committed offsets. The result omits partitions without a committed offset. partitions: None = all."""
         wanted = None if partitions is None else by_topic(partitions)
 
         async def ask(connection: BrokerConnection) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -212,7 +212,7 @@ class GroupsAdmin(AdminBase):
         group_id: str,
         ask: Callable[[BrokerConnection], Any],
     ) -> KeyedResult[Partition, None]:
-        """Run `ask` at the group's coordinator and settle each partition with its error code."""
+        """Run `ask` at the group's coordinator. Settle the future of each partition with its error code."""
 
         async def work(futures: Futures[Any, None]) -> None:
             for topic in (await self._coordinator(group_id, ask)).topics:
@@ -233,13 +233,14 @@ def _raise_retriable(codes: Iterable[int], group_id: str) -> None:
 
 
 _ANOTHER_KIND = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
-"""Raised if the group uses another protocol, or if the protocol is disabled on the broker (`group.version`,
-`share.version`, …).
+"""Errors of a describe request for another protocol than the group's, or for a protocol that the broker has disabled
+(`group.version`, `share.version`, …).
 """
 
 
 async def _describe(group: str, connection: BrokerConnection) -> Any:
-    """Return the group's row. Try each describe request: only the request for the group's own protocol finds it."""
+    """Return the group's row. Try each describe request in turn, because only the request for the group's own protocol
+    finds it."""
     row: Any = None
     for request in (m.ConsumerGroupDescribeRequest, m.ShareGroupDescribeRequest, m.StreamsGroupDescribeRequest):
         lowest = request_schema(request).lowest

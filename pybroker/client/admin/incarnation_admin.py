@@ -58,11 +58,11 @@ class IncarnationsAdmin(AdminBase):
     def purge_topics(
         self, topics: Iterable[Uuid], *, delay_s: float = 0, timeout_s: float | None = None
     ) -> KeyedResult[Uuid, PurgedTopic]:
-        """Remove the data of deleted topics now, permanently, on every broker; a broker that is down removes it when it
+        """Remove the data of deleted topics now, permanently, on every broker. A broker that is down removes it when it
         returns.
 
-        If delay_s is above 0, the data is not removed now; instead the delay of these deletions, counted from the
-        deletion, is shortened to delay_s. Undelete is possible until it ends.
+        delay_s: if above 0, the data is not removed now. Instead, the delay of these deletions is shortened to delay_s,
+        counted from the deletion; undelete is possible until the delay ends.
         """
         ids = TopicCollection.of_topic_ids(list(topics)).topic_ids()
         request = m.PurgeTopicsRequest(
@@ -99,7 +99,7 @@ class IncarnationsAdmin(AdminBase):
         keys: Iterable[Any] = wanted.topic_ids() if isinstance(wanted, TopicIdCollection) else wanted.topic_names()
 
         async def work(futures: Futures[Any, TruncatedTopic]) -> None:
-            # Truncate by id: if the request is sent twice, it must not truncate twice.
+            # Truncate by id. If the client sends the request twice, the second request then has no effect.
             ids = {each: each for each in futures} if by_id else await self._ids(futures)
             if not ids:
                 return
@@ -118,7 +118,7 @@ class IncarnationsAdmin(AdminBase):
         return KeyedResult(start(keys, work))
 
     async def _ids(self, futures: Futures[str, TruncatedTopic]) -> dict[Uuid, str]:
-        """Return the ids of the existing topics; settle the futures of the others."""
+        """Return the ids of the existing topics. Settle the futures of the other topics."""
 
         async def look(name: str) -> tuple[Uuid, str] | None:
             try:
@@ -152,7 +152,7 @@ class IncarnationsAdmin(AdminBase):
         return KeyedResult(start(keys, work))
 
     async def describe_deletions(self, topics: TopicCollection | Iterable[str] | None = None) -> list[TopicDeletion]:
-        """Return deleted topics. topics: None = all deleted topics with data that is not removed yet; otherwise these
+        """Return deleted topics. topics: None = all deleted topics whose data is not yet removed; otherwise these
         topics, even if their data is removed.
         """
         filters = None

@@ -37,7 +37,7 @@ class TruncatedTopic:
 @dataclass(frozen=True, slots=True)
 class TopicEvent:
     """An event after the creation of an incarnation, such as `undeleted`. at_ms: milliseconds since 1970. by: the
-    principal. name: the topic's name at that time; None for kinds of events without a name.
+    principal. name: the topic's name at that time; None if this kind of event has no name.
     """
 
     what: str
@@ -48,7 +48,7 @@ class TopicEvent:
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
-    """The log start and end offset of a partition when its topic was deleted; None if unknown."""
+    """The log start offset and log end offset of a partition when its topic was deleted; None if unknown."""
 
     partition: int
     log_start_offset: int | None
@@ -91,9 +91,9 @@ class DeletedReplica:
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
     """A deleted topic. state: `deleting`, `staged`, `undeleting`, `found`, `removed`. how: the operation that deleted
-    it. size_bytes: sum over the brokers that report a size. remaining_ms: time until the last broker removes the data.
-    Both are None if unknown. undeletable: whether undelete is still possible. remove_after_ms: the time until which it
-    is possible, None if no delay is running.
+    the topic. size_bytes: sum over the brokers that report a size. remaining_ms: time until the last broker removes the
+    data. Both are None if unknown. undeletable: whether undelete is still possible. remove_after_ms: the time until
+    which undelete is possible; None if no delay is running.
     """
 
     name: str

@@ -15,8 +15,8 @@ from pybroker.protocol import messages as m
 
 
 class IngestState(IntEnum):
-    """The state of an ingest. COMMITTING: the commit is decided but not linked on every broker yet. ABSENT: the ingest
-    never began, was aborted or has expired.
+    """The state of an ingest. COMMITTING: the commit is decided, but some brokers have not linked the segments yet.
+    ABSENT: the ingest never began, was aborted or has expired.
     """
 
     OPEN = 0
@@ -27,8 +27,8 @@ class IngestState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class IngestPartition:
-    """The part of an ingest in one partition. base_offset, end_offset (exclusive): its offsets in the topic, None
-    before the commit.
+    """The part of an ingest in one partition. base_offset, end_offset (exclusive): the ingest's offsets in the topic;
+    None before the commit.
     """
 
     partition: int

@@ -47,7 +47,8 @@ class PlacementAdmin(AdminBase):
         *,
         timeout_s: float | None = None,
     ) -> dict[Partition, KafkaError | None]:
-        """Elect leaders of these partitions, by name or by id, or (None) of all partitions that need an election.
+        """Elect leaders of these partitions, which are named by topic name or topic id; None = all partitions that need
+        an election.
 
         Returns partition → None, or the error (ELECTION_NOT_NEEDED: the partition already has the leader it should
         have).

@@ -19,8 +19,8 @@ _TYPES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """The entity of a quota: a user, a client id, both, or an IP address. None: the entity has no such part; DEFAULT:
-    the part is the default of its type.
+    """The entity of a quota: a user, a client id, both, or an IP address. A part that is None is not in the entity; a
+    part that is DEFAULT is the default of its type.
     """
 
     user: str | None = None
@@ -71,7 +71,7 @@ class ClientQuotasAdmin(AdminBase):
     def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> KeyedResult[QuotaEntity, None]:
-        """Set quotas by Kafka's names (`producer_byte_rate`, …); the value None removes one."""
+        """Set quotas by Kafka's names (`producer_byte_rate`, …). The value None removes a quota."""
         entries = [
             m.AlterClientQuotasRequest_EntryData(
                 entity=[

@@ -25,7 +25,8 @@ class RecordsAdmin(AdminBase):
     def list_offsets(
         self, partitions: Mapping[Partition, OffsetSpec], *, read_committed: bool = False
     ) -> KeyedResult[Partition, OffsetAndTimestamp]:
-        """Look up offsets: partition, by name or by id → offset and timestamp; -1 if no record is at or after the time.
+        """Look up offsets: partition → offset and timestamp, or -1 if no record is at or after the time. Partitions are
+        named by topic name or topic id.
         """
 
         async def work(futures: Futures[Partition, OffsetAndTimestamp]) -> None:
@@ -64,7 +65,7 @@ class RecordsAdmin(AdminBase):
     ) -> KeyedResult[Partition, int]:
         """Delete the records before an offset (-1: before the high watermark).
 
-        The result has partition, by name or by id → new log start offset.
+        The result has partition → new log start offset; partitions are named as in the request.
         """
         before: Mapping[Any, int] = offsets
 
@@ -103,8 +104,8 @@ class RecordsAdmin(AdminBase):
 
 
 def _comes_later(code: int) -> bool:
-    """Whether to retry. A dead topic id is final, although UNKNOWN_TOPIC_ID makes consumers refresh their metadata and
-    retry.
+    """Return whether to retry. Consumers refresh their metadata and retry after UNKNOWN_TOPIC_ID, but here this error
+    is final: the topic id is deleted.
     """
     return is_retriable(code) and code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 

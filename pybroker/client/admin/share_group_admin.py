@@ -71,8 +71,8 @@ class ShareGroupsAdmin(AdminBase):
         return KeyedResult(start(offsets, work))
 
     def delete_share_group_offsets(self, group_id: str, topics: Iterable[str]) -> KeyedResult[str, None]:
-        """Delete the offsets that a share group without members has in topics; the group then starts there as if it had
-        never read.
+        """Delete the offsets of a share group without members in these topics. The group then starts there as if it had
+        never read them.
         """
         names = list(topics)
         make = m.DeleteShareGroupOffsetsRequest_DeleteShareGroupOffsetsRequestTopic
@@ -85,7 +85,7 @@ class ShareGroupsAdmin(AdminBase):
         return KeyedResult(start(names, work))
 
     async def _ask_share(self, group_id: str, request: Any, whole: Any) -> Any:
-        """Return the coordinator's response; retry retriable errors. whole: function that returns the part of a
+        """Return the coordinator's response. Retry retriable errors. whole: function that returns the part of a
         response with the group's error.
         """
 

@@ -154,11 +154,11 @@ class TopicsAdmin(AdminBase):
     async def list_topics_page(
         self, *, prefix: str = "", after: str | None = None, limit: int = 100, list_internal: bool = False
     ) -> TopicPage:
-        """Return at most `limit` topics whose names start with `prefix` and come after `after`, in the order of the
-        names.
+        """Return at most `limit` topics in the order of their names. The names start with `prefix` and come after
+        `after`.
 
-        If a broker has version 1 of ListTopics, it returns only the page. From other brokers the client fetches all
-        names and selects the page.
+        With version 1 of ListTopics, a broker returns only the page. From other brokers the client fetches all names
+        and selects the page.
         """
 
         async def ask(connection: BrokerConnection) -> TopicPage | None:
@@ -241,7 +241,7 @@ class TopicsAdmin(AdminBase):
 
 
 def _refuse_zero(futures: Futures[Any, Any]) -> None:
-    """Fail the futures of the zero id: no topic has it, and in requests it means "no id"."""
+    """Fail the futures of the zero id. No topic has this id, and in requests it means "no id"."""
     if Uuid.ZERO in futures:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
         settle(futures[Uuid.ZERO], code, f"{Uuid.ZERO} is not a topic id; pass the id of an existing topic", None, "")

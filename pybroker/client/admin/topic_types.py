@@ -10,8 +10,8 @@ from pybroker.client.cluster_metadata import Node
 from pybroker.native import Uuid
 
 _KEY = object()
-"""Required by the constructors. It is private to this module, so that only the factory methods below can create a
-collection.
+"""Argument that the constructors require. It is private to this module, so that only the factory methods below can
+create a collection.
 """
 
 
@@ -31,12 +31,12 @@ class TopicCollection:
 
     @staticmethod
     def of_topic_ids(topics: Collection[Uuid]) -> TopicIdCollection:
-        """Return a collection of topics by id. Raises TypeError if one is not a Uuid."""
+        """Return a collection of topics by id. Raises TypeError if an element is not a Uuid."""
         return TopicIdCollection(_KEY, topics)
 
     @staticmethod
     def of_topic_names(topics: Collection[str]) -> TopicNameCollection:
-        """Return a collection of topics by name. Raises TypeError if one is not text."""
+        """Return a collection of topics by name. Raises TypeError if an element is not text."""
         return TopicNameCollection(_KEY, topics)
 
 
@@ -86,8 +86,8 @@ def _only(kind: type, items: Sequence[object]) -> None:
 
 
 def topic_collection(topics: TopicCollection | Iterable[str]) -> TopicIdCollection | TopicNameCollection:
-    """Return a caller's topics as a collection; plain names are converted. Raises TypeError if it has plain ids, for
-    which the caller must use `TopicCollection.of_topic_ids`.
+    """Return a caller's topics as a collection. Plain names are converted; for plain ids, raise TypeError, because the
+    caller must use `TopicCollection.of_topic_ids`.
     """
     if isinstance(topics, TopicIdCollection | TopicNameCollection):
         return topics

@@ -35,9 +35,9 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id and its transaction. start_ms: begin of the transaction, milliseconds since 1970; None if none
-    is open. partitions: the partitions to which it has written, and the partitions of `__consumer_offsets` if it has
-    committed offsets.
+    """A transactional id and its transaction. start_ms: start of the transaction, milliseconds since 1970; None if no
+    transaction is open. partitions: the partitions to which it has written; if it has committed offsets, also the
+    partitions of `__consumer_offsets`.
     """
 
     transactional_id: str
@@ -53,7 +53,7 @@ class TransactionDescription:
 @dataclass(frozen=True, slots=True)
 class ProducerState:
     """A producer in a leader's producer state. transaction_start: first offset of its open transaction in this
-    partition, None if none is open. coordinator_epoch: -1 until its first transaction has ended.
+    partition; None if no transaction is open. coordinator_epoch: -1 until its first transaction has ended.
     """
 
     producer_id: int
@@ -220,7 +220,7 @@ class TransactionsAdmin(AdminBase):
             if answer.error_code:
                 raise broker_error(answer.error_code, about=f"transactional id {transactional_id}")
 
-        # InitProducerId would create an id that does not exist, so fail for such an id before.
+        # InitProducerId would create a transactional id that does not exist. Raise an error for such an id first.
         await self.describe_transactions([transactional_id])
         await self._transaction_coordinator(transactional_id, ask)
 
@@ -256,7 +256,7 @@ class TransactionsAdmin(AdminBase):
         unheld = [
             candidate for candidate in candidates if (candidate.producer.producer_id, candidate.partition) not in held
         ]
-        # Drop transactions that ended while the coordinators were asked.
+        # Drop transactions that have ended while this method queried the coordinators.
         now = await self.describe_producers({transaction.partition for transaction in unheld})
         return [transaction for transaction in unheld if _is_open(now[transaction.partition], transaction.producer)]
 

@@ -22,15 +22,15 @@ class Consumer(BlockingClient):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._client = run(made(async_consumer.Consumer, config))
-        # `_ahead` has the records that iteration has fetched ahead (the next one is last); `_current` is the record
-        # that the caller is processing.
+        # `_ahead` has the records that the iteration has fetched but not yielded, in reverse order. `_current` is the
+        # record that the caller is processing.
         self._ahead: list[ConsumerRecord] = []
         self._current: ConsumerRecord | None = None
 
     @property
     def _inner(self) -> async_consumer.Consumer:
-        """The asynchronous consumer. Reading this property first seeks back to the records that iteration has fetched
-        but not yielded.
+        """Return the asynchronous consumer, after seeking back to the first record that the iteration has fetched but
+        not yielded.
         """
         if self._current is not None:
             current, self._current = self._current, None
@@ -70,8 +70,8 @@ class Consumer(BlockingClient):
     def subscribe(
         self, topics: Iterable[str] | Pattern[str] | str, *, listener: RebalanceListener | None = None
     ) -> None:
-        """Subscribe as `pybroker.client.Consumer.subscribe` does. The listener runs in a thread of its own; it may call
-        any method of this consumer except `poll`.
+        """Subscribe as `pybroker.client.Consumer.subscribe` does. The listener runs in its own thread, and may call any
+        method of this consumer except `poll`.
         """
         wrapped = None if listener is None else _LoopListener(listener)
 
@@ -106,8 +106,8 @@ class Consumer(BlockingClient):
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            # Fetch several records in one call: a thread switch costs more than a record. Reverse them, so that pop()
-            # yields them in order.
+            # Fetch several records in one call, because a thread switch costs more than a record. Reverse them, so that
+            # pop() returns them in order.
             while not self._ahead:
                 self._current = None  # The caller has finished with the record.
                 self._ahead = list(reversed(run(self._client.poll(1.0))))

@@ -14,14 +14,14 @@ Value = TypeVar("Value")
 
 
 class KeyedResult(Generic[Key, Value]):
-    """The complete results of several items."""
+    """The results of several items, which have all completed."""
 
     def __init__(self, inner: admin_results.KeyedResult[Key, Value]) -> None:
         self._inner = inner
 
     def values(self) -> Mapping[Key, asyncio.Future[Value]]:
-        """Return item → finished future: `result()` returns the value or raises, `exception()` returns the failure or
-        None.
+        """Return item → finished future. `result()` of the future returns the value or raises; `exception()` returns
+        the failure or None.
         """
         return self._inner.values()
 

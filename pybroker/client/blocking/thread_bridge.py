@@ -1,7 +1,7 @@
 """The bridge from callers' threads into a producer's batches.
 
-A thread switch costs more than a record. Callers therefore append records to a queue, from which the loop takes many in
-one go. It repeats this every millisecond while records keep coming.
+A thread switch costs more than a record. Callers therefore append records to a queue, and the loop takes many records
+at once from the queue. The loop repeats this every millisecond while records arrive.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 _PAUSE_S = 0.001
 _RECORDS_AT_ONCE = 1_000
 _TURN_S = 0.05
-"""Time limit of one turn of the bridge. The loop reads responses between turns; callers that are faster than the loop
-must not keep it from reading them."""
+"""Limit in seconds of one turn of the bridge. The loop reads responses between turns, even if callers append records
+faster than the loop takes them."""
 
 
 class Extras(NamedTuple):
@@ -56,7 +56,7 @@ class Delivery:
         self.topic = topic
         self.value = value
         self.extras = extras
-        # The position in a batch when the record has one, or the error.
+        # The position in a batch once the record is in a batch, or the error.
         self.batch: Batch | None = None
         self.error: Exception | None = None
         self.index = 0
@@ -79,7 +79,7 @@ class Delivery:
 
 
 class ThreadBridge:
-    """The queue of one producer. Callers' threads use `takes` and `put`; everything else runs on the loop."""
+    """The queue of one producer. Callers' threads use `takes` and `put`; all other methods run on the loop."""
 
     def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
         self._producer = producer
@@ -98,8 +98,8 @@ class ThreadBridge:
     # For callers --------------------------------------------------------------------------------------------
 
     def takes(self, topic: object, size: int) -> bool:
-        """Return whether `put` accepts a record. If the topic is unknown or the buffer is full, it does not: use
-        `wait_for`.
+        """Return whether `put` accepts a record. If the result is False (the topic is unknown or the buffer is full),
+        use `wait_for`.
         """
         return type(topic) is str and self._producer.takes(topic, size, self._queued_bytes)
 
@@ -132,7 +132,7 @@ class ThreadBridge:
         self._loop.call_later(0 if self._queued else _PAUSE_S, self._turn)
 
     def _take(self) -> bool:
-        """Put some queued records into batches, in order; return whether there were any."""
+        """Put some queued records into batches, in order. Return whether there were queued records."""
         queued = self._queued
         records = [queued.popleft() for _ in range(min(len(queued), _RECORDS_AT_ONCE))]
         if queued:
@@ -142,7 +142,7 @@ class ThreadBridge:
         try:
             for topic, group in groupby(records, _topic_of_plain_value):
                 self._put_in_batches(topic, list(group))
-        except Exception as error:  # Whatever the error is, all waiting records fail with it.
+        except Exception as error:  # All waiting records fail with this error, of whatever type it is.
             log.exception("Cannot add records to batches")
             for record in records:
                 if record.batch is None and record not in self._slow:
@@ -188,8 +188,8 @@ class ThreadBridge:
             self._slowly = asyncio.create_task(self._take_slowly())
 
     async def _take_slowly(self) -> None:
-        """Enqueue records that need more than room in a batch: their topic is unknown, or a serializer or interceptor
-        must run.
+        """Enqueue records that cannot be appended to a batch at once: their topic is unknown, or a serializer or
+        interceptor must run.
         """
         try:
             while self._slow:
@@ -226,7 +226,7 @@ class ThreadBridge:
             self._unseen.append((record, error))
 
     async def settled(self) -> None:
-        """Wait until each record that callers have handed over so far is in a batch or has failed."""
+        """Wait until each record that callers have queued so far is in a batch or has failed."""
         left = len(self._queued)
         while left > 0 and self._take():
             left -= _RECORDS_AT_ONCE
@@ -235,8 +235,8 @@ class ThreadBridge:
             await asyncio.wait((self._slowly,))
 
     async def wait_for(self, record: Delivery) -> None:
-        """Enqueue a record that `put` does not accept; wait for the topic and for buffer space. Raises the reason if
-        that fails.
+        """Enqueue a record that `put` does not accept. Wait for the topic and for buffer space. Raises the reason for a
+        failure.
         """
         await self.settled()
         await self._enqueue(record)
@@ -274,8 +274,8 @@ class ThreadBridge:
 
 
 def _topic_of_plain_value(record: Delivery) -> str | None:
-    """Return the topic of a record that consists only of topic and bytes, because such records are batched together;
-    None for other records.
+    """Return the topic of a record that consists only of topic and bytes; None for other records. Such records can be
+    batched together.
     """
     return record.topic if record.extras is None else None  # type: ignore[return-value]  # a ProducerRecord waits
 

@@ -4,7 +4,7 @@
     response = await connection.request(MetadataRequest(topics=None))
     await connection.close()
 
-It neither reconnects nor retries; `pybroker.client.connection.network` does both.
+This module neither reconnects nor retries; `pybroker.client.connection.network` does both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 _HEADER = struct.Struct(">i")
 _API_VERSIONS, _SASL_AUTHENTICATE = 18, 36
 _LOGIN_FIRST = frozenset({ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED})
-"""Error codes with which a broker answers that requires SASL or TLS, if the client uses neither."""
+"""Error codes of a broker that requires SASL or TLS, if the client uses neither."""
 _PERHAPS_NO_TLS = "; if that listener has no TLS, set security.protocol=PLAINTEXT, or SASL_PLAINTEXT with a login"
 _PERHAPS_TLS = " before it sent anything; if that listener has TLS, set security.protocol=SSL, or SASL_SSL with a login"
 _NO_AUTHORITY = "; set ssl.truststore.location or ssl.ca.location to the CA of its certificate"
@@ -53,8 +53,8 @@ _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
 """OpenSSL verification errors of a certificate without a trusted issuer: X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and
 the three codes after it."""
 _SESSION_SHARE = 0.85
-"""Share of a SASL session's lifetime that the client uses, because the broker closes the connection at the end of the
-session.
+"""Share of a SASL session's lifetime during which the client uses the session. At the end of the lifetime the broker
+closes the connection.
 """
 SOFTWARE_NAME = "pybroker"
 
@@ -65,15 +65,15 @@ def address(host: str, port: int) -> str:
 
 
 def needs_login(protocol: str) -> str:
-    """Return advice for a listener that requires SASL, or TLS that the client does not use."""
+    """Return advice for a listener that requires SASL or TLS, while the client does not use it."""
     better = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
     words = f"security.protocol is {protocol}; set security.protocol={better}, sasl.mechanism, and user and password"
     return f"{words}, or SSL or SASL_SSL if that listener has TLS" if protocol == "PLAINTEXT" else words
 
 
 def _asks_for_login(message: Any, versions: Mapping[int, tuple[int, int]]) -> int:
-    """Return the error code if a response shows that the broker requires a login, else 0. versions: those of the
-    broker.
+    """Return the error code of a response which shows that the broker requires a login; otherwise 0. versions: the
+    broker's versions.
     """
     if isinstance(message, MetadataResponse) and message.cluster_id is None and not message.error_code:
         if ApiKey.LIST_TOPICS not in versions:
@@ -230,9 +230,9 @@ class BrokerConnection(asyncio.Protocol):
     async def request(self, message: Any, version: int | None = None, *, timeout_s: float | None = None) -> Any:
         """Send a message and return the response. Error codes in it do not raise, except codes that require a login.
 
-        version: None = the highest that both sides know. timeout_s: None = `request.timeout.ms`; if the response is
-        overdue, the client closes the connection, because later responses would wait behind it. Raises
-        BrokerConnectionError if the connection breaks, KafkaTimeoutError if the response is overdue,
+        version: None = the highest version that both sides know. timeout_s: None = `request.timeout.ms`. If the
+        response is overdue, the client closes the connection, because later responses would wait behind the overdue
+        response. Raises BrokerConnectionError if the connection breaks, KafkaTimeoutError if the response is overdue,
         AuthenticationError if the broker requires a login, UnsupportedVersionError if no version is common, CodecError
         if the version cannot carry the message.
         """
@@ -240,7 +240,7 @@ class BrokerConnection(asyncio.Protocol):
         return await self.answer_to(message, self.start(message, version), timeout_s=timeout_s)
 
     async def answer_to(self, message: Any, answer: asyncio.Future[Any], *, timeout_s: float | None = None) -> Any:
-        """Wait for the response to a request that `start` sent; close the connection if it is overdue."""
+        """Wait for the response to a request that `start` sent. If the response is overdue, close the connection."""
         limit = self._timeout_s if timeout_s is None else timeout_s
         timer = self._loop.call_later(limit, self._overdue, self.schema_of(type(message)).name, limit)
         try:
@@ -249,8 +249,8 @@ class BrokerConnection(asyncio.Protocol):
             timer.cancel()
 
     def start(self, message: Any, version: int | None = None) -> asyncio.Future[Any]:
-        """Send a request even if the socket has no room, and return a future for the response. For callers that limit
-        their own requests in flight.
+        """Send a request even if the socket's buffer is full, and return a future for the response. For callers that
+        limit their own requests in flight.
         """
         self._check_open()
         schema = self.schema_of(type(message))
@@ -293,10 +293,10 @@ class BrokerConnection(asyncio.Protocol):
             self._check_open()
 
     async def close(self, silence_s: float | None = None) -> None:
-        """Close the connection; do nothing if it is closed. Requests that wait for a response fail.
+        """Close the connection; do nothing if it is already closed. Requests that wait for a response fail.
 
-        First write the requests that need no response (`tell`), but give up if the broker reads nothing for `silence_s`
-        seconds (None = `request.timeout.ms`).
+        First send the queued requests that need no response (`tell`), but stop if the broker reads nothing for
+        `silence_s` seconds (None = `request.timeout.ms`).
         """
         transport = self._transport
         if transport is not None and self.failure is None and not self._pending:
@@ -313,7 +313,7 @@ class BrokerConnection(asyncio.Protocol):
             await asyncio.shield(self._closed)
 
     async def lost(self) -> None:
-        """Wait until the connection is closed, for whatever reason."""
+        """Wait until the connection is closed for any reason."""
         await asyncio.shield(self._closed)
 
     def abort(self, reason: Exception | None = None) -> None:

@@ -18,10 +18,11 @@ log = logging.getLogger(__name__)
 
 
 class ClientLifecycle(ABC):
-    """A client that connects once, on first use, and closes once, in order, without waiting for unreachable brokers."""
+    """A client that connects once, on first use, and closes once. The close follows a fixed order and does not wait for
+    unreachable brokers."""
 
     _kind: str
-    """The client's kind in messages, such as "consumer"."""
+    """The kind of client in messages, such as "consumer"."""
     _end_max_s: float | None = None
     """Longest time in seconds that a close takes while brokers respond; None = no limit."""
 
@@ -33,7 +34,7 @@ class ClientLifecycle(ABC):
         self._starting: asyncio.Task[None] | None = None
         self._ending = self._closed = False
         self._interrupted = False
-        """Whether the client is closed because of an exception."""
+        """Whether an exception has caused the close."""
 
     @property
     def cluster(self) -> Cluster:
@@ -58,7 +59,7 @@ class ClientLifecycle(ABC):
             return
         if self._starting is None or self._starting.done():
             self._starting = asyncio.create_task(self._connect())
-            # Retrieve the exception: if an interrupt has ended the caller's wait, asyncio would otherwise warn.
+            # Retrieve the exception. Otherwise asyncio warns about it if an interrupt has ended the caller's wait.
             self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._starting)
 
@@ -87,7 +88,7 @@ class ClientLifecycle(ABC):
     async def close(self, timeout_s: float | None = None) -> None:
         """Finish pending work, then close all connections. Even if this fails, the client is closed.
 
-        timeout_s: time limit; None = no limit while a broker responds; if no broker responds for 5 seconds, the wait
+        timeout_s: time limit; None = no limit while a broker responds. If no broker responds for 5 seconds, the wait
         ends.
         """
         if timeout_s is None:

@@ -50,7 +50,7 @@ class ClientMetadata:
         return MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
 
     def update(self, response: Any, now: float, *, whole: bool = False) -> Cluster:
-        """Merge a Metadata response. whole: the request was for all topics, so topics that the response lacks are
+        """Merge a Metadata response. whole: the request was for all topics, so topics that are not in the response are
         removed.
         """
         nodes = tuple(Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
@@ -66,7 +66,8 @@ class ClientMetadata:
             if old is not None and old.topic_id and new.topic_id and old.topic_id != new.topic_id:
                 changed.append(TopicRecreation(new.name, old.topic_id, new.topic_id))
             if new.error_code and old is not None and old.topic_id and not new.topic_id:
-                # A missing topic keeps its last known id. If it comes back with another id, it is another incarnation.
+                # A missing topic keeps its last known id. If the topic comes back with another id, it is another
+                # incarnation.
                 new = TopicInfo(new.name, old.topic_id, old.internal, old.partitions, new.error_code)
             topics[new.name] = new
         for each in changed:
@@ -106,6 +107,6 @@ def _topic(answered: Any, old: TopicInfo | None) -> TopicInfo:
             tuple(row.offline_replicas),
         )
         before = known.get(new.partition)
-        # If a broker has old metadata, it must not bring back a former leader (KIP-320).
+        # A broker with old metadata must not bring back a former leader (KIP-320).
         partitions.append(before if before is not None and 0 <= new.leader_epoch < before.leader_epoch else new)
     return TopicInfo(answered.name, answered.topic_id, answered.is_internal, tuple(partitions), answered.error_code)

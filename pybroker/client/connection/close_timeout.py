@@ -1,4 +1,4 @@
-"""The close timeout of a client: close waits while a broker responds, within a limit."""
+"""The close timeout of a client. A close waits as long as a broker responds, within a limit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ SILENCE_S = 5.0
 """If no broker has responded for this many seconds, `close` gives up."""
 INTERRUPTED_SILENCE_S = 1.0
 INTERRUPTED_MAX_S = 5.0
-"""Limits in seconds if an exception (such as an interrupt) has left a `with` block: the program wants to end.
-"""
+"""Limit in seconds if an exception, such as an interrupt, has ended a `with` block: the program should end soon."""
 
 
 class CloseTimeout:
-    """A time limit for several steps in sequence. It ends `limit_s` seconds after its start (None = no limit), or when
-    no broker has responded for `silence_s` seconds (None = no limit).
+    """A time limit for several steps together. It ends `limit_s` seconds after its start (None = no limit), or when no
+    broker has responded for `silence_s` seconds (None = no limit).
     """
 
     def __init__(self, network: Network, limit_s: float | None, silence_s: float | None) -> None:
@@ -39,11 +38,11 @@ class CloseTimeout:
 
     @property
     def by_silence(self) -> bool:
-        """Whether the silence of brokers limits the time. If not, only the caller's timeout does."""
+        """Whether the silence of brokers ends the wait, rather than the caller's timeout."""
         return self._silence_s is not None
 
     async def wait_for(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Run `work` until the limit, then cancel it; return whether it completed. `work` always starts, even if no
+        """Run `work` until the limit, then cancel it. Return whether it completed. `work` always starts, even if no
         time is left. Raises the error of `work`.
         """
         task = asyncio.create_task(work)

@@ -21,8 +21,8 @@ class _Outage:
 
 
 class ConnectionErrors:
-    """Unreachable brokers by address. When a broker becomes unreachable, and periodically afterwards, logs a WARN with
-    address and cause; when it responds again, an INFO.
+    """Unreachable brokers by address. Logs a WARN with address and cause when a broker becomes unreachable, and again
+    at intervals. Logs an INFO when the broker responds again.
     """
 
     def __init__(self, client_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Connections to all brokers of a cluster: choice of the broker, reconnecting, rebootstrapping."""
+"""Connections to all brokers of a cluster: chooses the broker, reconnects and rebootstraps."""
 
 from __future__ import annotations
 
@@ -40,23 +40,24 @@ LOST = (BrokerConnectionError, KafkaTimeoutError)
 """Errors of a failed connection. A retry with another broker or a new connection may succeed."""
 
 _HUNG_UP_MAX = 2
-"""After this many consecutive hang-ups on a connection's first request, the client concludes that SASL is required."""
+"""Number of times in a row that a broker may close a connection on its first request. After that, the client concludes
+that the broker requires SASL."""
 _APPEARS_S = 2.0
 """Time in seconds after which every broker knows a new topic or partition."""
 _LOOKUP_PATIENCE_S = 5.0
-"""Seconds for which the host name of a broker may be unknown: if brokers and their names are created together, a name
-may become known a moment later.
+"""Seconds during which a broker's host name may be unknown. If brokers and their names are created together, a name may
+become known a moment later.
 """
 _LOOKUP_GAP_S = 30.0
-"""Two failed look-ups that are more seconds apart than this count as separate problems."""
+"""If two failed look-ups are more seconds apart than this, they count as separate problems."""
 _CLOSE_S = 2.0
-"""When the client closes, requests without a response (acks=0) get this many seconds to be sent."""
+"""Seconds that requests without a response (acks=0) get to be sent when the client closes."""
 
 
 class _Place:
-    """A node's connection and the time of its next attempt. hung_up: how often in a row the broker closed it on the
-    first request after ApiVersions. unresolved: loop times of the first and the last of consecutive failed look-ups of
-    its host name.
+    """A node's connection and the time of its next attempt. hung_up: number of times in a row that the broker closed
+    the connection on the first request after ApiVersions. unresolved: loop times of the first and the last of
+    consecutive failed look-ups of the host name.
     """
 
     def __init__(self, backoff: Backoff) -> None:
@@ -231,8 +232,8 @@ class Network:
         except Exception as error:
             now = asyncio.get_running_loop().time()
             place.not_before = now + place.backoff.next()
-            # Before the first response, do not log: the caller gets the problem as an exception, unless another attempt
-            # follows.
+            # Before the first response, do not log the problem if the caller gets it as an exception. Log it if another
+            # attempt follows.
             if isinstance(error, LOST) and (self.last_response_at > float("-inf") or self._bootstrap_left_s > 0):
                 self.trouble.report(address(host, port), error)
             cause = error.__cause__
@@ -257,7 +258,7 @@ class Network:
             )
 
     def _retire(self, connection: BrokerConnection) -> None:
-        """Let a connection close when its last response has arrived, or when the client closes."""
+        """Close a connection when its last response has arrived, or when the client closes."""
         self._last_response_at = max(self._last_response_at, connection.last_response_at)
         connection.retire()
         self._retired = [each for each in (*self._retired, connection) if each.in_flight]
@@ -302,7 +303,7 @@ class Network:
     # Metadata -----------------------------------------------------------------------------------------------
 
     async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> Cluster:
-        """Fetch metadata of brokers and some topics (None: all). Concurrent calls for the same topics share one
+        """Fetch metadata of brokers and some topics (None: all). Concurrent calls for the same topics wait for one
         request.
 
         Raises the same errors as `ask`; errors of single topics are in the result.
@@ -338,8 +339,8 @@ class Network:
         return await self.attempt("any", ask, about="metadata")
 
     async def existing(self, partitions: Iterable[TopicPartition]) -> Cluster:
-        """Wait until the metadata includes these partitions and return it; brokers learn of new partitions with a
-        delay.
+        """Wait until the metadata includes these partitions, and return the metadata. Brokers learn about new
+        partitions with a delay.
 
         Raises UnknownTopicError if a partition does not exist, KafkaError if the caller may not see a topic.
         """
@@ -369,8 +370,8 @@ class Network:
     async def ask(self, message: Any, where: Where = "any", *, timeout_s: float | None = None) -> Any:
         """Send a message on a working connection and return the response. The caller checks error codes in it.
 
-        If the connection breaks, the request is sent again, so use this only for requests that the broker may execute
-        twice.
+        If the connection breaks, the request is sent again. Use this only for requests that do no harm if the broker
+        executes them twice.
         """
         about = request_schema(type(message)).name
         return await self.attempt(where, lambda each: each.request(message, timeout_s=timeout_s), about=about)
@@ -388,8 +389,8 @@ class Network:
         """Run `work` with a connection. Retry with backoff on a connection error or a retriable KafkaError.
 
         Raises the last failure after `timeout_s` seconds (None = `default.api.timeout.ms`). where: a node, or a
-        function that finds it for each attempt. about: the subject in the message of a timeout. failed: function that
-        is called with each failure.
+        function that returns the node for each attempt. about: the subject in the message of a timeout. failed:
+        function that is called with each failure.
         """
         loop = asyncio.get_running_loop()
         limit = self.api_timeout_s if timeout_s is None else timeout_s
@@ -412,7 +413,8 @@ class Network:
                         pause = backoff.next()
                         if not self._helps(error) or loop.time() + pause > (scope.when() or 0.0):
                             raise
-                        # The controller may have moved, even if the error says that the old controller is unreachable.
+                        # The controller may have moved, even if the error says that the previous controller is
+                        # unreachable.
                         not_it = isinstance(error, KafkaError) and error.code == ErrorCode.NOT_CONTROLLER
                         moved = not_it or (where == "controller" and not isinstance(error, KafkaError))
                     await asyncio.sleep(pause)
@@ -428,8 +430,7 @@ class Network:
         """Return whether another attempt may succeed."""
         if isinstance(error, KafkaError):
             return error.retriable and not isinstance(error, UnknownTopicError)
-        # Before the first response, retries would only hide a wrong address. Retry only if bootstrap.wait.ms asks for
-        # it.
+        # Before the first response, retries would only hide a wrong address. Retry only if bootstrap.wait.ms is set.
         return not self._closed and (self.last_response_at > float("-inf") or self._bootstrap_left_s > 0)
 
     @property
@@ -441,7 +442,7 @@ class Network:
         return self._bootstrap_by - now
 
     def overdue(self, what: str, failure: Exception | None = None) -> KafkaTimeoutError:
-        """Return a timeout error that names its cause: the last failure, else the current connection errors."""
+        """Return a timeout error with a cause: the last failure, or else the current connection errors."""
         cause = failure if isinstance(failure, KafkaError) else self.trouble.cause or failure
         error = KafkaTimeoutError(f"{what}: {cause}" if cause is not None else what)
         error.__cause__ = cause

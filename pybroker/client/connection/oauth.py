@@ -136,8 +136,8 @@ class TokenSource:
         )
 
     def _trusting(self) -> ssl.SSLContext | None:
-        """Return a TLS context with the truststore that the JAAS line (Java) or librdkafka's setting names. None if
-        neither does: the system's authorities apply.
+        """Return a TLS context with the truststore from the JAAS line (Java) or from librdkafka's setting. None if
+        neither names a truststore; the system's authorities then apply.
         """
         authority = self._config["https.ca.location"]
         try:
@@ -172,7 +172,7 @@ async def _called(callback: Callable[[str], Any], config: str) -> Token:
 
 
 def _read(path: str) -> Token:
-    """Read the token from the file at each login; another program renews the file."""
+    """Read the token from the file. This happens at each login, because another program renews the file."""
     try:
         with open(path, "rb") as stream:
             content = stream.read(TOKEN_BYTES_MAX)

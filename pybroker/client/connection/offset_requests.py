@@ -19,7 +19,8 @@ _GROUPS_FROM = 8
 
 
 def heeds_ids(connection: BrokerConnection) -> bool:
-    """Return whether the broker reads topic ids in pybroker's tagged fields of requests by name (docs/protocol.md)."""
+    """Return whether the broker reads topic ids from pybroker's tagged fields, in requests that name topics by name
+    (docs/protocol.md)."""
     return connection.supports(m.DeleteOffsetsRequest)
 
 
@@ -58,7 +59,7 @@ def list_offsets_request(
 
 
 def listed_offsets(answer: m.ListOffsetsResponse) -> Iterator[tuple[Any, int, OffsetAndTimestamp]]:
-    """Yield (partition as requested, error code, offset) for each row of a response."""
+    """Yield (partition in the form of the request, error code, offset) for each row of a response."""
     for topic in answer.topics:
         for row in topic.partitions:
             found = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
@@ -126,8 +127,8 @@ def offset_fetch_request(
 def fetched_offsets(
     answer: Any, version: int, group_id: str, names: Mapping[Uuid, str]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the committed offsets in a response; the result omits partitions without one. names: topic names by id.
-    Raises the first error in the response.
+    """Return the committed offsets in a response. The result omits partitions without a committed offset. names: topic
+    names by id. Raises the first error in the response.
     """
     answered = answer.groups[0] if version >= _GROUPS_FROM else answer
     if answered.error_code:

@@ -91,7 +91,7 @@ def jaas_options(text: str) -> dict[str, str]:
 
 
 def _bearer(message: bytes) -> Exchange:
-    # The broker sends an error as JSON; when the client has acknowledged it, the broker fails the login (RFC 7628,
+    # The broker sends an error as JSON. The client acknowledges it, and then the broker fails the login (RFC 7628,
     # 3.2.3).
     if (yield message):
         yield b"\x01"

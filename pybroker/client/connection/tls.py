@@ -87,7 +87,8 @@ def _ask_for_revoked(context: ssl.SSLContext, file: CrlFile) -> None:
     """Check revocation lists: reject certificates of an authority without a current list. Raises InvalidValue if a list
     is unusable.
     """
-    # Python's ssl module reads revocation lists only from files. It would also trust certificates in the same file.
+    # Python's ssl module reads revocation lists only from files. It would also trust certificates in the same file, so
+    # write only the lists into the file.
     with closing(MemoryFile(file.lists())) as lists:
         try:
             context.load_verify_locations(cafile=lists.path)

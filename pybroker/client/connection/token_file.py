@@ -1,5 +1,5 @@
-"""An OAUTHBEARER token for clients that read tokens only from files (the native client). The token is in a memory file,
-and this process renews it as long as it lives.
+"""An OAUTHBEARER token for the native client, which reads tokens only from files. The token is in a memory file. This
+process renews the token as long as the process lives.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pybroker.config.memory_file import MemoryFile
 UNKNOWN_LIFE_S = 60.0
 """Refresh interval in seconds of a token whose lifetime the identity provider does not report."""
 AGAIN_S = 10.0
-"""Pause in seconds after a failed renewal; each renewal retries with shorter pauses of its own."""
+"""Seconds after a failed renewal before the next renewal. Each renewal itself retries with shorter pauses."""
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class CachedToken:
         return {ENDPOINT: Path(self._file.path).as_uri()}
 
     def close(self) -> None:
-        """Stop the renewal. The file remains, because connections may be about to log in."""
+        """Stop the renewal. The file remains, because some connections may be about to log in."""
         self._closed.set()
 
     def _keep(self, first: Future[None]) -> None:

@@ -1,4 +1,4 @@
-"""A background loop with its tasks. It runs when it is woken, or when a deadline has come."""
+"""A background loop with its tasks. It runs when it is woken and at deadlines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PAUSE_AFTER_FAILURE_S = 1.0
 
 
 class WakeLoop:
-    """Calls `look` until it is closed. `look` does all due work. It returns the seconds until its next call, or None if
-    only `wake` should cause the next call. The loop logs failures of `look` and of tasks under the name `whose`, and
-    continues."""
+    """Calls `look` until it is closed. `look` does all due work and returns the seconds until its next call; None if
+    only `wake` should cause the next call. If `look` or a task fails, the loop logs the failure under the name `whose`
+    and continues."""
 
     def __init__(self, look: Callable[[], float | None], whose: str) -> None:
         self._look = look

@@ -50,7 +50,7 @@ class Consumer(ClientLifecycle):
     """
 
     _kind = "consumer"
-    _end_max_s = 30.0  # As in Kafka's consumer, do not wait longer: a group may never become ready.
+    _end_max_s = 30.0  # Limit in seconds, as in Kafka's consumer: a group may never become ready.
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(ClientConfig(CONSUMER, config), CONSUMER_METRICS)
@@ -133,9 +133,9 @@ class Consumer(ClientLifecycle):
         """Return the next records; an empty list after `timeout_s` seconds. The call also joins the group, runs the
         listener and commits automatically, as needed.
 
-        max_records: None = `max.poll.records`. Raises KafkaError (NoOffsetError, TopicRecreatedError, a corrupt batch,
-        a deserializer's error as its cause, …) but only when all earlier records have been returned. To skip the cause
-        of the error, use `seek`.
+        max_records: None = `max.poll.records`. When all earlier records have been returned, raises KafkaError for an
+        error (NoOffsetError, TopicRecreatedError, a corrupt batch, a deserializer's error as its cause, …). To continue
+        after the record that causes the error, use `seek`.
         """
         found = await self.getmany(timeout_s, max_records=max_records)
         return [record for records in found.values() for record in records]
@@ -158,7 +158,7 @@ class Consumer(ClientLifecycle):
                     if not self._closed:
                         raise
                 if self._closed:
-                    return {}  # Another task has closed the consumer: records that are read now could not be committed.
+                    return {}  # Another task has closed the consumer: new records could not be committed.
                 found = self._take(limit)
                 left = give_up - loop.time()
                 if found or left <= 0:
@@ -213,8 +213,8 @@ class Consumer(ClientLifecycle):
         raise StopAsyncIteration
 
     def handed_out(self, record: ConsumerRecord) -> None:
-        """Record which record a wrapper that polls ahead has yielded last. At close, only this record counts as
-        unfinished."""
+        """For a wrapper that polls ahead: note the record that it has yielded last. At close, only this record counts
+        as unfinished."""
         self._handed.last = record
 
     def _is_current(self, state: PartitionState) -> bool:
@@ -245,11 +245,11 @@ class Consumer(ClientLifecycle):
         self._wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the first record of these partitions, or of all assigned ones."""
+        """Continue at the first record of these partitions, or of all assigned partitions."""
         self._look_for(partitions, OffsetSpec.earliest())
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue at the end of these partitions, or of all assigned ones."""
+        """Continue at the end of these partitions, or of all assigned partitions."""
         self._look_for(partitions, OffsetSpec.latest())
 
     def _look_for(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> None:
@@ -265,7 +265,7 @@ class Consumer(ClientLifecycle):
         state = self._positions.of(partition)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self._config.seconds("default.api.timeout.ms")
-        # A rebalance listener runs inside a poll, which has the lock, and may call this method too.
+        # A rebalance listener may call this method too. It runs inside a poll, which has the lock.
         async with contextlib.nullcontext() if self._rebalances.in_listener else self._polling:
             await self._start()
             while state.position is None:
@@ -300,8 +300,8 @@ class Consumer(ClientLifecycle):
         return frozenset(state.where for state in self._positions if state.paused)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return the number of records between the position and the high watermark that the last fetch returned; None
-        before the first fetch.
+        """Return the number of records between the position and the high watermark of the last fetch; None before the
+        first fetch.
         """
         state = self._positions.of(partition)
         if state.high_watermark < 0 or state.position is None:
@@ -321,7 +321,8 @@ class Consumer(ClientLifecycle):
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, Moment]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time (milliseconds since 1970 or a datetime); None if there is none."""
+        """Return the first record at or after a time (milliseconds since 1970 or a datetime); None if there is no such
+        record."""
         found = await self._offsets({where: OffsetSpec.for_timestamp(time) for where, time in times.items()})
         return {where: result if result.offset >= 0 else None for where, result in found.items()}
 
@@ -340,7 +341,7 @@ class Consumer(ClientLifecycle):
     ) -> None:
         """Commit the given offsets, or else the positions after all delivered records.
 
-        Commits by topic id if the broker can: an offset never reaches another incarnation. timeout_s: None =
+        If the broker can, commits by topic id, so that an offset never reaches another incarnation. timeout_s: None =
         `default.api.timeout.ms`. Raises CommitFailedError if the group has rebalanced, BrokerConnectionError if the
         coordinator cannot be reached, ValueError if there is no `group.id`.
         """
@@ -352,7 +353,8 @@ class Consumer(ClientLifecycle):
             self._handed.note_commit_or_seek(where, committed.offset, state.position if state is not None else None)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets. The result omits a partition if it has none, or only one of another incarnation."""
+        """Return committed offsets. The result omits a partition without a committed offset in its current incarnation.
+        """
         await self._start()
         wanted = list(partitions)
         network = self._network
@@ -447,8 +449,8 @@ class Consumer(ClientLifecycle):
         """Commit if auto-commit is on, leave the group, close all connections.
 
         timeout_s: time limit; None = 30 seconds, or 5 seconds if no broker responds. Delivered records count as
-        finished. But if an exception leaves a `with` block, unfinished records are not committed: the last record of an
-        iteration, or the records of the last poll.
+        finished, unless an exception ends a `with` block. In that case the last record of an iteration, or the records
+        of the last poll, count as unfinished and are not committed.
         """
         await super().close(timeout_s)
 

@@ -14,7 +14,7 @@ from pybroker.native import ConsumerRecord, Uuid
 @dataclass(slots=True)
 class Chunk:
     """Records of one response. next_offset: the offset after these records and after control batches. error: the error
-    to raise when the records have been taken.
+    to raise after the records.
     """
 
     records: list[ConsumerRecord]
@@ -32,8 +32,8 @@ class Chunk:
         return part
 
     def next(self) -> ConsumerRecord | None:
-        """Take the next record unless it is the last; `PartitionState.take` takes the last record, because it also
-        drops the chunk."""
+        """Take the next record, but not the last: `PartitionState.take` takes the last record, because it also drops
+        the chunk."""
         if self.taken + 1 >= len(self.records):
             return None
         self.taken += 1
@@ -51,10 +51,10 @@ class PartitionState:
 
     topic_id: the incarnation that the position belongs to; Uuid.ZERO from brokers without topic ids. position: the next
     offset to deliver, None until known. fetch_offset: the next offset to fetch. epoch: leader epoch of the record
-    before the position, -1 unknown. reset: the offset to look up before fetching. turn: number of seeks; a response to
-    a request of an older turn is ignored. validate: True if the leader has changed, so that the position must be
-    compared with the new leader's log (KIP-320). near: the nearby replica that the leader named (KIP-392), -1 for the
-    leader itself. near_until: loop time at which to ask the leader again.
+    before the position, -1 unknown. reset: the offset to look up before fetching. turn: number of seeks. A response to
+    a request from before the last seek is ignored. validate: True if the leader has changed, so that the position must
+    be compared with the new leader's log (KIP-320). near: the nearby replica that the leader named (KIP-392), -1 for
+    the leader itself. near_until: loop time at which to ask the leader again.
     """
 
     where: TopicPartition
@@ -110,8 +110,8 @@ class PartitionState:
         )
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return the next records, at most `count`, and advance the position. Raises the error if one was found at the
-        position.
+        """Return the next records, at most `count`, and advance the position. Raises the error that was found at the
+        position, if there is one.
         """
         while self.chunks:
             chunk = self.chunks[0]
@@ -150,7 +150,7 @@ class Positions:
         return frozenset(self._states)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
-        """Replace the assignment; kept partitions keep their state. Returns the added ones."""
+        """Replace the assignment. Partitions that stay assigned keep their state. Return the added partitions."""
         wanted = list(dict.fromkeys(partitions))
         added = [PartitionState(where) for where in wanted if where not in self._states]
         kept = {where: self._states[where] for where in wanted if where in self._states}
@@ -169,8 +169,8 @@ class Positions:
         return state
 
     def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return the next records of all partitions that are not paused. Begin with the partition after the one served
-        last, to be fair. If there is an error before the first record, raise it.
+        """Return the next records of all partitions that are not paused. To be fair, begin after the partition that was
+        served last. Raise an error only if no record comes before it.
         """
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         for where in list(self._order):
@@ -194,8 +194,8 @@ class Positions:
 
 
 class DeliveredRecords:
-    """The records that the caller may not have finished: those of the last poll or, in an iteration, only the last
-    record (`last`).
+    """The records that the caller may not have finished. These are the records of the last poll or, in an iteration,
+    only its last record (`last`).
     """
 
     def __init__(self) -> None:
@@ -203,14 +203,15 @@ class DeliveredRecords:
         self._first: dict[TopicPartition, int] = {}
 
     def deliver(self, found: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
-        """Record the records that the caller gets now. The caller has therefore finished the earlier ones."""
+        """Note the records that the caller gets now. This also means that the caller has finished the earlier records.
+        """
         self.last, self._first = None, {where: records[0].offset for where, records in found.items()}
 
     def note_commit_or_seek(
         self, partition: TopicPartition, offset: int | None = None, position: int | None = None
     ) -> None:
-        """Record that the caller has committed `offset`; `position` is the position after all delivered records. None:
-        the caller has moved elsewhere in the partition."""
+        """Note that the caller has committed `offset`, where `position` is the position after all delivered records.
+        With None, note that the caller has moved to another position in the partition."""
         first = self._first = self.unfinished()
         self.last = None
         if partition not in first:

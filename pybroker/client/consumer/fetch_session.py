@@ -29,8 +29,8 @@ class FetchSession:
         self._by_id = False
 
     def reset(self) -> None:
-        """Make the next request a full one: the broker has dropped the session, or the state of the session is
-        uncertain.
+        """Make the next request a full request, because the broker has dropped the session or the state of the session
+        is uncertain.
         """
         self._id = self._epoch = 0
         self._known = {}
@@ -45,8 +45,8 @@ class FetchSession:
             changed, gone = wanted, {}
         else:
             changed = {where: want for where, want in wanted.items() if self._known.get(where) != want}
-            # The name has a new id: forget the old id, because otherwise each response of the session has an error for
-            # it.
+            # The name has a new id. Forget the old id; otherwise each response of the session has an error for the old
+            # id.
             gone = {
                 where: want
                 for where, want in self._known.items()

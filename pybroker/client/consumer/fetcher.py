@@ -69,8 +69,8 @@ class Fetcher:
         self._policy: str = config["auto.offset.reset"]
         self._sessions: dict[int, FetchSession] = {}
         self._asking: set[int] = set()
-        # Topics that were recreated while this consumer read them, if it has not read a record of the new incarnation
-        # yet.
+        # Topics that were recreated while this consumer read them, and from whose new incarnation it has not read a
+        # record yet.
         self._renewed: dict[str, TopicRecreation] = {}
         self._logged_ids: dict[str, Uuid] = {}
         self._failure: KafkaError | None = None
@@ -85,7 +85,7 @@ class Fetcher:
         self._background.wake()
 
     def raise_failure(self) -> None:
-        """Raise an error that a retry cannot fix, such as a failed login; the next call tries again."""
+        """Raise an error that a retry cannot fix, such as a failed login. The next call tries again."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -96,7 +96,7 @@ class Fetcher:
             self._arrived()
 
     async def close(self) -> None:
-        """Cancel all requests; brokers drop the fetch sessions themselves."""
+        """Cancel all requests. Brokers drop the fetch sessions by themselves."""
         await self._background.close()
 
     # The loop -----------------------------------------------------------------------------------------------
@@ -133,16 +133,16 @@ class Fetcher:
         return max(0.0, next_time - self._loop.time())
 
     def _read_from(self, state: PartitionState, leader: int, now: float) -> int:
-        """Return the broker to fetch from: the leader, or the nearby replica that the leader named (KIP-392). The
-        leader's answer expires, and then the leader is asked again.
+        """Return the broker to fetch from: the leader, or the nearby replica that the leader named (KIP-392). After a
+        while, ask the leader again for the replica.
         """
         if state.near >= 0 and (now >= state.near_until or self._network.cluster.node(state.near) is None):
             state.near = -1
         return state.near if state.near >= 0 else leader
 
     def _notice(self, state: PartitionState, topic_id: Any, leader_epoch: int) -> None:
-        """Update a partition's topic id and leader epoch from the metadata; if the epoch is new, the position must be
-        validated.
+        """Update a partition's topic id and leader epoch from the metadata. If the leader epoch is new, the position
+        must be validated.
         """
         if not state.topic_id:
             state.topic_id = topic_id
@@ -222,8 +222,8 @@ class Fetcher:
             for row in topic.partitions:
                 where = TopicPartition(name or "", row.partition_index)
                 state = self._positions.get(where)
-                # Skip rows that were requested before a seek. Skip rows of partitions that were unassigned since, or
-                # assigned again (which gives them another state).
+                # Skip rows that were requested before a seek. Also skip rows of partitions that are no longer assigned,
+                # or that have been assigned again (they then have another state).
                 if state is None or asked.get(where, (None, -1)) != (state, state.turn):
                     continue
                 if row.error_code:
@@ -293,8 +293,8 @@ class Fetcher:
     def _recreated(self, change: TopicRecreation) -> None:
         """Drop the positions of a topic that was recreated: offsets of the old incarnation do not apply.
 
-        Reads the new incarnation from its start, also with `auto.offset.reset=latest`, because all of its records were
-        written after the ones already read. With `none`, the next poll raises an error.
+        Read the new incarnation from its start, even with `auto.offset.reset=latest`, because all of its records are
+        newer than the records already read. With `none`, the next poll raises an error.
         """
         self._renewed[change.topic] = change
         touched = False
@@ -322,7 +322,7 @@ class Fetcher:
     # Looking for positions ----------------------------------------------------------------------------------
 
     def start_at(self, state: PartitionState) -> None:
-        """Determine the start of a partition without a committed offset, as `auto.offset.reset` says. If it says
+        """Determine the start of a partition without a committed offset, from `auto.offset.reset`. If its value is
         `none`, the next poll raises NoOffsetError.
         """
         renewed = self._renewed.get(state.where.topic)
@@ -349,7 +349,7 @@ class Fetcher:
         looking = [state for state in led if state.reset is not None]
         trouble = await self._reset(looking)
         if trouble and len(looking) > 1:
-            # Retry each partition separately: if one keeps failing, it must not block the others.
+            # Retry each partition separately, so that a partition that keeps failing does not block the others.
             trouble = [error for state in looking if state.reset for error in await self._reset([state])]
         for state in led:
             if state.validate and state.position is not None:

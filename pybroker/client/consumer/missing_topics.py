@@ -1,4 +1,4 @@
-"""Missing topics and partitions of a consumer: it waits for them and logs warnings."""
+"""Missing topics and partitions of a consumer. The consumer waits for them, and logs warnings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 _AGAIN_S = 1.0
 """Seconds between two metadata requests for a missing topic."""
 _LOG_AGAIN_S = 60.0
-"""Seconds between two warnings about it."""
+"""Seconds between two warnings about a missing topic."""
 
 
 class MissingTopics:
-    """The topics that were missing in the last metadata. With `on.topic.missing=fail`, a missing topic is an error."""
+    """The topics that were not in the last metadata. With `on.topic.missing=fail`, a missing topic is an error."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._fails: bool = config["on.topic.missing"] == "fail"
@@ -29,7 +29,7 @@ class MissingTopics:
         self._look_at = 0.0
 
     def due(self, cluster: Cluster, topics: Collection[str]) -> set[str]:
-        """Return the missing topics if it is time to request metadata for them again, else an empty set."""
+        """Return the missing topics if new metadata for them is due; otherwise an empty set."""
         now = asyncio.get_running_loop().time()
         if now < self._look_at:
             return set()
@@ -39,9 +39,7 @@ class MissingTopics:
         return missing
 
     def log_warnings(self, cluster: Cluster, topics: Iterable[str], partitions: Iterable[TopicPartition] = ()) -> None:
-        """Log which of these topics do not exist. With `on.topic.missing=fail`, raises UnknownTopicError if there is
-        one.
-        """
+        """Log which of these topics do not exist. With `on.topic.missing=fail`, raise UnknownTopicError instead."""
         absent = {topic: f"topic {topic} does not exist" for topic in topics if _is_missing(cluster, topic)}
         for each in partitions:
             count = len(cluster.partitions(each.topic))

@@ -63,7 +63,7 @@ class OffsetLookup:
         return found
 
     def _by_id(self, offsets: Mapping[TopicPartition, Offset], connection: BrokerConnection) -> Mapping[Any, Offset]:
-        """Add the metadata's topic ids to the keys, if the broker reads ids: leader and leader epoch come from the same
+        """If the broker reads topic ids, add the metadata's ids to the keys. Leader and leader epoch come from the same
         metadata, so they must not be applied to another incarnation.
         """
         if not heeds_ids(connection):

@@ -29,7 +29,7 @@ class ResetPolicy:
         self._creates: bool = config["allow.auto.create.topics"]
 
     async def find(self, states: Sequence[PartitionState], *, by_hand: bool) -> None:
-        """Set positions, or the offset to look up. by_hand: True if the caller assigned the partitions; they may then
+        """Set positions, or the offset to look up. by_hand: True if the caller assigned the partitions, which may then
         not exist. Raises KafkaError if the caller may not read a topic.
         """
         network = self._network

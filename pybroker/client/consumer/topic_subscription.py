@@ -41,8 +41,8 @@ class Subscription:
 
     @property
     def regex(self) -> str | None:
-        """The pattern for the coordinator, which matches whole names. None if the subscription has names, or if RE2
-        would match the pattern differently.
+        """Return the pattern for the coordinator, which matches whole names. Return None if the subscription has names,
+        or if RE2 would match the pattern differently.
         """
         pattern = self._pattern
         if pattern is None or pattern.flags & ~(_SHARED | re.UNICODE):
@@ -54,8 +54,8 @@ class Subscription:
         return f"(?{letters}){text}" if letters and not text.startswith("(?") else text
 
     async def names(self, network: Network) -> frozenset[str]:
-        """Return the names subscribed now. If there is a pattern, match it against all topics of the cluster; refresh
-        the metadata first if it is older than `metadata.max.age.ms`.
+        """Return the names that are subscribed now. A pattern is matched against all topics of the cluster; metadata
+        older than `metadata.max.age.ms` is refreshed before.
         """
         if self._pattern is not None:
             old = asyncio.get_running_loop().time() - network.metadata.updated_at > self._age_max_s

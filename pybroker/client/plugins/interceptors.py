@@ -43,7 +43,7 @@ class ConsumerInterceptor(Configurable):
     """Sees records before the caller does, and sees committed offsets."""
 
     def on_consume(self, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
-        """Return the records to deliver: the same ones, fewer, or others."""
+        """Return the records to deliver: these records, some of them, or others."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -51,7 +51,7 @@ class ConsumerInterceptor(Configurable):
 
 
 class MetricReporter(Configurable):
-    """Gets the object with the client's metrics once, and may read them at any time."""
+    """Gets the object with the client's metrics once. The reporter may read the metrics at any time."""
 
     def init(self, metrics: ClientMetrics) -> None:
         """Called when the client is created."""

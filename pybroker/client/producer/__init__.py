@@ -1,1 +1,2 @@
-"""`Producer`: `async_producer` takes records, `accumulator` buffers batches, `batch_sender` sends them."""
+"""`Producer`. `async_producer` takes records, `accumulator` buffers them in batches, `batch_sender` sends the batches.
+"""

@@ -1,4 +1,4 @@
-"""The producer's buffer: for each partition, batches that are open, unsent, in flight or to be retried."""
+"""The producer's buffer: for each partition, batches that are open, unsent, in flight, or waiting for a retry."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RECORD_BYTES = 96
 class Batch:
     """Records of one partition that are sent and acknowledged together.
 
-    topic_id: the incarnation that the records are for. deadline: loop time at which they fail. producer: (id, epoch) of
-    the first attempt, with sequence; None before. done: (base offset, append time or -1), or the error. observed:
-    indexes of the records whose caller reads the result. awaited: whether a caller waits for the batch. trouble: error
-    of the last attempt. halves: the two batches if it was split.
+    topic_id: the incarnation that the records are for. deadline: loop time at which the records fail. producer: (id,
+    epoch) of the first attempt, with sequence; None before the first attempt. done: (base offset, append time or -1),
+    or the error. observed: indexes of the records whose caller reads the result. awaited: whether a caller waits for
+    the batch. trouble: error of the last attempt. halves: the two batches into which this batch was split.
     """
 
     __slots__ = (
@@ -77,11 +77,11 @@ class Batch:
 
     @property
     def is_observed(self) -> bool:
-        """Whether the callers of all records read the result. If not, `flush` raises the failure of the batch."""
+        """Whether every record has a caller that reads the result. If not, `flush` raises the failure of the batch."""
         return len(self.observed) >= len(self)
 
     def wait_for(self, index: int) -> asyncio.Future[tuple[int, int]]:
-        """Return the future of the result. This ends the batch's linger time, because a caller now waits."""
+        """Return the future of the result. The batch no longer lingers, because a caller waits."""
         self.observed.add(index)
         if not self.awaited:
             self.awaited = True
@@ -90,7 +90,7 @@ class Batch:
         return self.done
 
     def find(self, index: int) -> tuple[Batch, int]:
-        """Return the batch that has the record now (after splits), and the record's index in it."""
+        """Return the batch that contains the record after splits, and the record's index in it."""
         batch = self
         while batch.halves is not None:
             first, second = batch.halves
@@ -98,7 +98,7 @@ class Batch:
         return batch, index
 
     def split(self) -> tuple[Batch, Batch]:
-        """Split into two batches of half of the records each; a caller that waits for this batch then waits for the
+        """Split into two batches with half of the records each. A caller that waits for this batch then waits for the
         second half.
         """
         made = []
@@ -128,10 +128,10 @@ def next_sequence(sequence: int, count: int) -> int:
 class PartitionQueue:
     """Batches of one partition of one incarnation of a topic, oldest first.
 
-    queue: batches that were not sent; the last one may be open. in_flight: batches sent, without a response yet.
-    retries: batches to send again, by sequence; nothing else is sent before them. reset: the sequence has a gap; when
-    nothing is in flight, the remaining batches restart under a new producer epoch. known_as: the producer (id, epoch)
-    under which the leader last acknowledged a batch.
+    queue: batches that were not sent; the last batch may be open. in_flight: batches that were sent but have no
+    response yet. retries: batches to send again, by sequence; no other batch is sent before them. reset: whether the
+    sequence has a gap; when no batch is in flight, the remaining batches restart under a new producer epoch. known_as:
+    the producer (id, epoch) under which the leader last acknowledged a batch.
     """
 
     __slots__ = (
@@ -161,7 +161,7 @@ class PartitionQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no batch is queued, in flight or to be retried."""
+        """Whether there are no batches: none queued, none in flight and none to be retried."""
         return not (self.queue or self.in_flight or self.retries)
 
     def unsent(self) -> list[Batch]:
@@ -169,7 +169,7 @@ class PartitionQueue:
         return [*self.retries, *self.queue]
 
     def retry(self, batch: Batch) -> None:
-        """Put a batch that was in flight back in its place."""
+        """Return a batch that was in flight to its position among the batches to retry."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         self.retries.append(batch)
@@ -177,7 +177,8 @@ class PartitionQueue:
             self.sort_retries()
 
     def sort_retries(self) -> None:
-        """Sort retries by sequence, oldest first; `next_sequence` is above all their sequences, even after a wrap."""
+        """Sort retries by sequence, oldest first. `next_sequence` is later than all their sequences, even after a wrap.
+        """
         self.retries.sort(key=lambda each: next_sequence(each.sequence, -self.next_sequence))
 
     def number(self, batch: Batch, producer: tuple[int, int]) -> bool:

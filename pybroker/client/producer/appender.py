@@ -1,4 +1,4 @@
-"""Appends records to the open batch of their partition, or to a new one."""
+"""Appends records to the open batch of their partition, or to a new batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zs
 
 
 class AppendedValues(NamedTuple):
-    """Values that were appended to a batch, from its index `first` on. `end` is the index of the first input value that
+    """The values from index `first` on that were appended to a batch. `end` is the index of the first input value that
     was not appended. moment: the timestamp of the values, milliseconds since 1970.
     """
 
@@ -91,8 +91,8 @@ class Appender:
     def append_values(
         self, where: PartitionQueue, values: list[Any], done: int, timestamp_ms: Moment | None = None
     ) -> AppendedValues:
-        """Append values from the index `done` on, until the batch is full. Raises TypeError if a value is not bytes;
-        the values before it are then appended.
+        """Append values from index `done` on, until the batch is full. Raises TypeError if a value is not bytes; the
+        values before it have then been appended.
         """
         moment = _moment(timestamp_ms)
         batch = self._open_batch(where)
@@ -148,7 +148,7 @@ class Appender:
         return batch
 
     def _close(self, queues: TopicQueues, batch: Batch) -> None:
-        """Close a batch. Records without a key go to another partition from now (KIP-480)."""
+        """Close a batch. Records without a key go to another partition after that (KIP-480)."""
         batch.closed = True
         count = len(queues.partitions)
         if count > 1 and batch.partition == queues.sticky:

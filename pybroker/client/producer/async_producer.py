@@ -120,12 +120,13 @@ class Producer(ClientLifecycle):
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Buffer a record, waiting only for buffer space (`buffer.memory`); await the Delivery for its metadata.
+        """Buffer a record, waiting only for buffer space (`buffer.memory`). To get the record's metadata, await the
+        returned Delivery.
 
-        on_delivery: called on the loop with (metadata, None) or (None, error). The next `flush` raises a failure that
-        neither the Delivery nor a callback has delivered. Raises UnknownTopicError if the topic does not appear, or
-        KafkaTimeoutError if there is no buffer space, within `max.block.ms`; RecordTooLargeError; TypeError if a value
-        cannot become bytes.
+        on_delivery: called on the loop with (metadata, None) or (None, error). If neither the Delivery nor a callback
+        has delivered a failure, the next `flush` raises it. Raises UnknownTopicError if the topic does not appear
+        within `max.block.ms`, or KafkaTimeoutError if there is no buffer space within that time; RecordTooLargeError;
+        TypeError if a value cannot become bytes.
         """
         delivery: Delivery | None = None
         if self.is_plain and not headers and type(topic) is str:
@@ -141,7 +142,7 @@ class Producer(ClientLifecycle):
                 topic = ProducerRecord(topic, value, key, partition, timestamp_ms, header_list(headers))
             delivery = await self._enqueue(topic)
         if not delivery.index:
-            # If the caller sends in a tight loop, the sender must get a chance to run when a new batch exists.
+            # A caller may send in a tight loop. When a new batch exists, give the sender a chance to run.
             await asyncio.sleep(0)
         if on_delivery is not None:
             delivery.notify(on_delivery)
@@ -167,7 +168,7 @@ class Producer(ClientLifecycle):
         size: int,
         room_is_sure: bool = False,
     ) -> Delivery | None:
-        """Append a plain record of a known topic to a batch; return None if the record needs more than that.
+        """Append a plain record of a known topic to a batch. Return None if the record cannot be appended at once.
         room_is_sure: skip the check of `buffer.memory`.
         """
         queues, appender = self._topics.get(topic), self._appender
@@ -183,7 +184,7 @@ class Producer(ClientLifecycle):
         return appender.append(partitions[partition], value, key, size, timestamp_ms)
 
     def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[AppendedValues]:
-        """Append many values as `place` does; stop early if the topic is no longer known."""
+        """Append many values as `place` does. Stop early if the topic is no longer known."""
         done = 0
         while done < len(values):
             queues, appender = self._topics.get(topic), self._appender
@@ -238,8 +239,8 @@ class Producer(ClientLifecycle):
         partition: int | None = None,
         timestamp_ms: Moment | None = None,
     ) -> None:
-        """Buffer many records, each a value or a tuple (key, value): the fast way for rows, without Python work per
-        record unless there are serializers or interceptors.
+        """Buffer many records, each a value or a tuple (key, value). This is the fast way for rows: it needs no Python
+        work per record unless there are serializers or interceptors.
 
         Waits only for buffer space; `flush` waits for the acknowledgements and raises the first failure. Keeps the
         order within a partition.
@@ -294,9 +295,9 @@ class Producer(ClientLifecycle):
     async def close(self, timeout_s: float | None = None) -> None:
         """Write all buffered records, then close all connections.
 
-        timeout_s: time limit; records left after it fail. None: no limit while a broker responds, 5 seconds without any
-        response; then raises KafkaTimeoutError if records are left and no caller reads their failure. To wait up to
-        `delivery.timeout.ms`, call `flush` before.
+        timeout_s: time limit. None: no limit while a broker responds, and 5 seconds without a response. Records that
+        are not written by then fail; if no caller reads their failure, the method raises KafkaTimeoutError. To wait up
+        to `delivery.timeout.ms`, call `flush` before.
         """
         await super().close(timeout_s)
 
@@ -353,8 +354,8 @@ class Producer(ClientLifecycle):
         return self._appender
 
     async def _look_up(self, topic: str) -> TopicQueues:
-        """Return the queues of a topic; look up the topic first if it is unknown, or let the broker create it.
-        Concurrent callers share one lookup.
+        """Return the queues of a topic. If the topic is unknown, first look it up, or let the broker create it.
+        Concurrent callers wait for the same lookup.
         """
         looking = self._looking.get(topic)
         if looking is None:
@@ -370,7 +371,7 @@ class Producer(ClientLifecycle):
     def _looked_up(self, topic: str, done: asyncio.Task[TopicQueues]) -> None:
         del self._looking[topic]
         if not done.cancelled():
-            done.exception()  # Mark the exception as retrieved: the waiting callers, if there are any, raise it.
+            done.exception()  # Mark the exception as retrieved. If callers wait, it is raised there.
 
     async def _look_for(self, topic: str) -> TopicQueues:
         network, sender = self._network, self._sender

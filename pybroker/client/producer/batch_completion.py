@@ -18,7 +18,7 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 _UNSEEN_MAX = 16
-"""Limit of failed batches that are kept so that `flush` can raise their error."""
+"""Limit of failed batches whose error is stored for the next `flush`."""
 
 _LOOK_AGAIN = frozenset(
     {
@@ -38,9 +38,9 @@ _SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN
 class BatchCompletion:
     """Completes batches of the sender's queues. buffered: approximate bytes of records that are not completed.
 
-    The other arguments are functions. on_done: called with each completed batch; settled: called after it. new_epoch:
-    called when the sequence of a partition has a gap. look_again: requests new metadata. overdue: creates a timeout
-    error from its text and cause.
+    The other arguments are functions. on_done: called with each completed batch. settled: called after on_done.
+    new_epoch: called when the sequence of a partition has a gap. look_again: requests new metadata. overdue: creates a
+    timeout error from its text and cause.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class BatchCompletion:
             raise unseen[0]
 
     def forget_unseen(self) -> None:
-        """Forget unread failures of batches that were abandoned on purpose."""
+        """Forget the unread failures of batches that the caller has abandoned on purpose."""
         self._unseen.clear()
 
     def written(self, where: PartitionQueue, batch: Batch, base_offset: int, append_time: int) -> None:
@@ -105,8 +105,8 @@ class BatchCompletion:
             self._split(where, batch)
             return
         if code in _SEQUENCE and self._idempotent:
-            # An earlier batch is not acknowledged yet and may have caused this error: wait for the outcome of that
-            # batch.
+            # An earlier batch is not acknowledged yet and may have caused this error. Wait for the outcome of the
+            # earlier batch.
             if all(each.sequence >= batch.sequence for each in (*where.in_flight, *where.retries)):
                 self._new_epoch(where)
             self._look_again()
@@ -164,7 +164,7 @@ class BatchCompletion:
             batch.done.set_result(result)
         else:
             batch.done.set_exception(error or RuntimeError("no result"))
-            # Mark the exception as retrieved: callers that wait get it, and for all others `flush` raises it.
+            # Mark the exception as retrieved. Callers that wait get it; otherwise `flush` raises it.
             batch.done.exception()
             if not batch.is_observed and error is not None:
                 # A caller may still read the failure before the next flush.

@@ -35,7 +35,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _COMPRESS_ELSEWHERE_BYTES = 32 << 10
-"""Batches of at least this size are compressed in a thread, which keeps the loop free."""
+"""Minimum size in bytes of batches that are compressed in a thread, to keep the loop free."""
 
 
 class _Lane:
@@ -62,7 +62,7 @@ class BatchSender:
         *,
         transaction: Transaction | None = None,
     ) -> None:
-        """transaction: the producer's transactions; None if it has none."""
+        """transaction: the producer's transactions; None for a producer without transactions."""
         self.loop = asyncio.get_running_loop()
         self._config = config
         self._network = network
@@ -116,8 +116,9 @@ class BatchSender:
         """Return the queues of an existing topic."""
         found = self._topics.get(topic.name)
         if found is not None and not (found.topic_id and topic.topic_id):
-            # A zero id comes from a broker without topic ids, so it does not prove that the topic is another one.
-            # Sequences continue: if they began at 0 again, the broker would take batches for duplicates.
+            # Only a broker without topic ids sends a zero id, so a zero id does not prove that the topic is another
+            # incarnation. Continue the sequences: if they began at 0 again, the broker would take batches for
+            # duplicates.
             found.topic_id = found.topic_id or topic.topic_id
         if found is None or (topic.topic_id and found.topic_id != topic.topic_id):
             if found is not None:
@@ -129,7 +130,7 @@ class BatchSender:
         return found
 
     def has_work(self, where: PartitionQueue) -> None:
-        """Report that there is a new batch. Raises RuntimeError if the sender is closed."""
+        """Note that there is a new batch. Raises RuntimeError if the sender is closed."""
         if self._closed:
             raise RuntimeError("the producer is closed")
         self._busy[where] = None
@@ -140,9 +141,9 @@ class BatchSender:
         self._background.wake()
 
     async def room(self, limit: int, size: int) -> None:
-        """Wait until `size` bytes fit into the buffer, or it is empty."""
+        """Wait until `size` bytes fit into the buffer, or the buffer is empty."""
         self._background.wake()
-        self._crowded += 1  # While a caller waits for room, no batch lingers.
+        self._crowded += 1  # While a caller waits for buffer space, no batch lingers.
         try:
             while self.outcomes.buffered and self.outcomes.buffered + size > limit:
                 await self.outcomes.next_end()
@@ -176,7 +177,7 @@ class BatchSender:
         return count
 
     async def give_up(self, error: Exception) -> None:
-        """Fail all batches that are not in flight; return when the batches in flight are acknowledged."""
+        """Fail all batches that are not in flight. Return when the batches in flight are acknowledged."""
         for where in list(self._busy):
             self.outcomes.fail_unsent(where, error)
         on_their_way = [batch.done for where in self._busy for batch in where.in_flight]
@@ -184,8 +185,8 @@ class BatchSender:
             await asyncio.wait(on_their_way)
 
     async def close(self) -> None:
-        """Stop immediately. Fail the batches that are left: batches that arrived late, and batches whose caller was
-        cancelled while it waited."""
+        """Stop immediately. Fail the remaining batches: batches that arrived late, and batches whose waiting caller was
+        cancelled."""
         self._closed = True
         self.abandon(self._network.overdue("the producer was closed before the record was written"))
         await self._background.close()
@@ -246,7 +247,7 @@ class BatchSender:
         return max(0.0, next_time - self.loop.time())
 
     def _waits(self, where: PartitionQueue) -> bool:
-        """Return whether the partition must wait, either for a producer id or until it is part of the transaction."""
+        """Return whether the partition must wait, for a producer id or until it is part of the transaction."""
         if self._transaction is not None:
             return not self._transaction.takes(where.where)
         if self._idempotent and self._producer.current is None:
@@ -264,8 +265,8 @@ class BatchSender:
         if not where.queue or len(where.in_flight) >= self._in_flight_max:
             return None, now + 3600.0
         if self._idempotent and where.in_flight and where.known_as != where.producer:
-            # If Apache Kafka's leader does not know a producer, it accepts any first sequence (KAFKA-15591). If it
-            # refused the first batch (because the leader was not ready), it would write the second one before the
+            # If Apache Kafka's leader does not know a producer, it accepts any first sequence (KAFKA-15591). If the
+            # leader refused the first batch because it was not ready, it would then write the second batch before the
             # first.
             return None, now + 3600.0
         batch = where.queue[0]
@@ -273,7 +274,7 @@ class BatchSender:
             return None, now + 3600.0
         at_once = batch.closed or len(where.queue) > 1 or self._flushing or full
         if not at_once and batch.awaited:
-            # A caller waits: lingering would only delay it. While a request is in flight, lingering costs no time.
+            # A caller waits, so lingering would only delay it. If a request is in flight, lingering costs no time.
             lane = self._lanes.get(self._network.cluster.leader_id(where.where))
             at_once = lane is None or not lane.in_flight
         return batch, max(where.not_before, now if at_once else batch.linger_end)
@@ -381,7 +382,7 @@ class BatchSender:
     # Identity -----------------------------------------------------------------------------------------------
 
     def _recreated(self, change: TopicRecreation) -> None:
-        """Fail the old incarnation's records instead of sending them to the new one, unless the user allows that."""
+        """Do not send the old incarnation's records to the new incarnation; fail them, unless the user allows it."""
         old = self._topics.get(change.topic)
         if old is None or old.topic_id == change.new:
             return
@@ -396,9 +397,9 @@ class BatchSender:
         self._background.wake()
 
     def _forget(self, name: str) -> TopicQueues | None:
-        """Drop the queues of a topic name. Its next queues start at sequence 0 and need another epoch: with the same
-        epoch, the broker would take their first batches for duplicates, even if the topic returns unchanged (it was
-        undeleted, or access was restored).
+        """Drop the queues of a topic name. The name's next queues start at sequence 0, and need another producer epoch.
+        With the same epoch, the broker would take their first batches for duplicates if the topic comes back unchanged
+        (it was undeleted, or access was restored).
         """
         queues = self._topics.pop(name, None)
         producer = self._producer.current
@@ -407,8 +408,8 @@ class BatchSender:
         return queues
 
     def _check_identity(self, where: PartitionQueue) -> None:
-        """Fail or move batches that come back from the broker after the topic was recreated. Never send them again by
-        name.
+        """Handle batches that come back from the broker after the topic was recreated: fail or move them. Never send
+        them again by name.
         """
         if self._transaction is not None and self._transaction.failure is not None:
             # The transaction can no longer commit.

@@ -1,4 +1,4 @@
-"""The caller's handle of a record in a batch."""
+"""The object with which a caller observes a record in a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 
 
 class Delivery:
-    """A record that the caller handed over: awaiting it returns its RecordMetadata or raises the error.
+    """A record that the caller has enqueued. Awaiting it returns its RecordMetadata or raises the error.
 
     batch, index, timestamp: the first position of the record; internal to the library.
     """

@@ -17,8 +17,8 @@ _TRANSACTIONS_1 = 11
 
 
 def version_for(batches: Sequence[Batch], highest: int, *, transactions_1: bool = False) -> int:
-    """Return the version for a broker that supports `highest`: a version that uses names if a topic id is missing.
-    transactions_1: the producer uses version 1 of transactions.
+    """Return the version for a broker that supports `highest`. If a topic id is missing, the version must use names.
+    transactions_1: whether the producer uses version 1 of transactions.
     """
     if transactions_1:
         return min(highest, _TRANSACTIONS_1)
@@ -44,7 +44,7 @@ def produce_request(
 
 
 def answer_rows(batches: Sequence[Batch], answer: m.ProduceResponse, version: int) -> list[Any]:
-    """Return the response row of each batch, in order; None if the response has none."""
+    """Return the response row of each batch, in order; None for a batch without a row."""
     rows = {
         (topic.topic_id if version >= _BY_ID else topic.name, row.index): row
         for topic in answer.responses

@@ -21,15 +21,15 @@ class ProducerId:
         self.current: tuple[int, int] | None = None
 
     def next_epoch(self) -> None:
-        """Increase the epoch. Sequences begin at 0 again, and the new epoch lets brokers distinguish them from the old
-        ones.
+        """Increase the epoch. Sequences begin at 0 again; brokers distinguish them from earlier sequences by the new
+        epoch.
         """
         if self.current is not None:
             producer_id, epoch = self.current
             self.current = (producer_id, epoch + 1) if epoch < _EPOCH_MAX else None
 
     async def obtain(self) -> None:
-        """Get an id from any broker. Raises KafkaError if the brokers refuse, a connection error if none can be
+        """Get an id from any broker. Raises KafkaError if the brokers refuse, a connection error if no broker can be
         reached.
         """
 

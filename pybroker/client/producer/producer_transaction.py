@@ -9,7 +9,7 @@ producer's epoch.
                                      ▼
                                  FAILED ──abort──► READY       any ──another producer uses the id──► FENCED
 
-COMMITTING: the client has requested the commit, but the response was lost; only another commit is possible.
+COMMITTING: the client has requested the commit, but has lost the response. Only another commit is then possible.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Transaction:
         self.current: tuple[int, int] | None = None
         """(id, epoch) for new batches."""
         self.failure: Exception | None = None
-        """The reason why this transaction, or this producer, accepts no more records; None if it does."""
+        """The reason why this transaction or this producer accepts no more records; None if it accepts records."""
         self._network = network
         self._timeout_ms = timeout_ms
         self._background: Background | None = None
@@ -113,20 +113,21 @@ class Transaction:
         self._coordinated = False
         """Whether the coordinator knows that this transaction is open."""
         self.version_2 = False
-        """Whether version 2 of the protocol is used; `initialize` decides that."""
+        """Whether version 2 of the protocol is used. `initialize` sets it."""
         self._level = 0
         """The coordinator's level of the feature."""
         self.needs_epoch = False
         """Whether sequences have a gap and begin at 0 again under the next epoch (KIP-360)."""
 
     def serve(self, background: Background) -> None:
-        """Set the sender's loop, before the first record."""
+        """Set the sender's loop. Call this before the first record."""
         self._background = background
 
     # For the sender ------------------------------------------------------------------------------------------
 
     def takes(self, where: TopicPartition) -> bool:
-        """Return whether the partition is part of the transaction and records can be sent; if not, start adding it."""
+        """Return whether the partition is part of the transaction, so that its records can be sent. If it is not, start
+        to add it."""
         if self.phase is not TransactionPhase.OPEN:
             return False
         if self.version_2:
@@ -140,7 +141,7 @@ class Transaction:
         return False
 
     def next_epoch(self) -> None:
-        """Fail the transaction: if the sequences have a gap, its remaining records cannot be written."""
+        """Fail the transaction. If the sequences have a gap, its remaining records cannot be written."""
         self.needs_epoch = True
         self.failed(TransactionFailedError("records of the transaction were lost"))
 
@@ -158,7 +159,7 @@ class Transaction:
             self._background.wake()
 
     def refusal(self, error: KafkaError) -> KafkaError:
-        """Return the caller's error for a refused batch: leaders report a fenced producer as INVALID_PRODUCER_EPOCH."""
+        """Return the caller's error for a refused batch. Leaders report a fenced producer as INVALID_PRODUCER_EPOCH."""
         return _fenced(self.transactional_id, error) if error.code in _FENCED else error
 
     async def _add(self) -> None:
@@ -189,8 +190,8 @@ class Transaction:
     # For the producer ----------------------------------------------------------------------------------------
 
     def require(self, *phases: TransactionPhase) -> None:
-        """Raise an error unless the phase is one of `phases`. The error is the failure of the transaction or producer,
-        or else RuntimeError.
+        """Raise an error unless the current phase is in `phases`. The error is the failure of the transaction or
+        producer, or else RuntimeError.
         """
         if self.phase in phases:
             return
@@ -226,13 +227,13 @@ class Transaction:
             self.phase = TransactionPhase.READY
 
     def begin(self) -> None:
-        """Open a transaction; the coordinator learns of it with the first record."""
+        """Open a transaction. The coordinator learns about it with the first record."""
         self.require(TransactionPhase.READY)
         self.phase = TransactionPhase.OPEN
 
     async def end(self, *, commit: bool) -> None:
-        """End the transaction; all records must be written or dropped by then. Return when the result is stored. Raises
-        KafkaError if the coordinator refuses.
+        """End the transaction. Before this call, all records must be written or dropped. Return when the result is
+        stored. Raises KafkaError if the coordinator refuses.
         """
         self.require(
             *(
@@ -259,7 +260,7 @@ class Transaction:
                     self.current = (answer.producer_id, answer.producer_epoch)
                     self.needs_epoch = False
             except KafkaError as error:
-                # The request is an abort, and the coordinator does not know the transaction, so there is nothing to
+                # This is an abort, and the coordinator does not know the transaction, so there is no transaction to
                 # end.
                 if commit or error.code != ErrorCode.INVALID_TXN_STATE:
                     if self.phase is TransactionPhase.COMMITTING:
@@ -327,7 +328,7 @@ class Transaction:
                 if ErrorCode.CONCURRENT_TRANSACTIONS not in wrong:
                     break
                 await asyncio.sleep(SETTLES_S)
-            # If there are several codes, raise a fatal one before a retriable one: a retry could not succeed.
+            # If there are several codes, raise a fatal code before a retriable code, because a retry could not succeed.
             for code in sorted(wrong, key=is_retriable):
                 raise broker_error(code, about=f"transactional id {self.transactional_id}")
             return answer

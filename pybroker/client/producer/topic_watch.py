@@ -21,8 +21,8 @@ metadata may be out of date."""
 
 
 class TopicWatch:
-    """wanted: returns the names to refresh. found: called with each topic that exists. gone: called with the reason for
-    each missing or forbidden topic. Each refresh wakes `background`."""
+    """Refreshes metadata until it is closed. wanted: returns the topic names to refresh. found: called with each topic
+    that exists. gone: called with the reason for each missing or forbidden topic. Each refresh wakes `background`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class TopicWatch:
         self._looking: asyncio.Task[None] | None = None
 
     def refresh(self) -> None:
-        """Refresh soon; concurrent calls share one request."""
+        """Refresh soon. Concurrent calls wait for the same request."""
         if self._looking is None or self._looking.done():
             self._looking = self._background.spawn(self._look())
 

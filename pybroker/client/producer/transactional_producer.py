@@ -32,8 +32,8 @@ class TransactionalProducer(Producer):
 
     At the end of the block, the transaction is committed; if the block raises, it is aborted. Consumers with
     `isolation.level=read_committed` see only committed records. Only the producer that initialized a `transactional.id`
-    last can write; an older one gets ProducerFencedError. A producer also gets it if its transaction has been open for
-    longer than `transaction.timeout.ms`.
+    last can write; an older one gets ProducerFencedError. A producer also gets ProducerFencedError if its transaction
+    has been open for longer than `transaction.timeout.ms`.
 
     config: as for `Producer`, and `transactional.id` and `transaction.timeout.ms`.
     """
@@ -99,7 +99,7 @@ class TransactionalProducer(Producer):
             await own.end(commit=False)
 
     async def _given_up(self) -> None:
-        """Wait until the records that callers are handing over are in batches, so that the abort drops them too."""
+        """Wait until the records that callers are enqueuing are in batches, so that the abort drops them too."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -123,9 +123,9 @@ class TransactionalProducer(Producer):
     ) -> None:
         """Commit offsets of a group (the next offsets to read) as part of the transaction.
 
-        group: the value of `Consumer.group_metadata()`, or a group id. With the metadata, a member that was replaced
-        cannot commit (KIP-447). Raises CommitFailedError if the group has rebalanced, ProducerFencedError if another
-        producer has the transactional id, KafkaError if the coordinator refuses.
+        group: the value of `Consumer.group_metadata()`, or a group id. With the value of `group_metadata`, a member
+        that was replaced cannot commit (KIP-447). Raises CommitFailedError if the group has rebalanced,
+        ProducerFencedError if another producer has the transactional id, KafkaError if the coordinator refuses.
         """
         if isinstance(group, str):
             group = GroupMetadata(group, -1, "", None)
@@ -186,7 +186,7 @@ class TransactionalProducer(Producer):
         return self._own
 
     async def _finish(self, patience: CloseTimeout) -> None:
-        """Abort the open transaction: after the close, nothing could commit it."""
+        """Abort the open transaction. After the close, it could not be committed any more."""
         if self.can_abort:
             await patience.wait_for(self.abort())
         await super()._finish(patience)

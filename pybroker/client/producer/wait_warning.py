@@ -1,4 +1,4 @@
-"""The warning that a producer logs while records wait and none is acknowledged."""
+"""The warning that a producer logs while records wait and no record is acknowledged."""
 
 from __future__ import annotations
 

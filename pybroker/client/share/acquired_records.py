@@ -18,15 +18,15 @@ class AcquiredRecords:
     records: list[tuple[ConsumerRecord, int]] = field(default_factory=list)
     """(record, delivery count)"""
     answered: dict[int, int] = field(default_factory=dict)
-    """Offset → acknowledgement type, for offsets without a record or with an unreadable one: they are acknowledged
-    immediately.
+    """Offset → acknowledgement type, for offsets without a record and for unreadable records. The member acknowledges
+    them immediately.
     """
     problem: KafkaError | None = None
     """The reason why the first unreadable record cannot be read."""
 
 
 def decode_acquired(decoder: RecordDecoder, row: Any, *, topic: str, topic_id: Uuid) -> AcquiredRecords:
-    """Decode a response row. It has whole batches, of which this member has acquired only some offsets."""
+    """Decode a response row. The row has whole batches, of which this member has acquired only some offsets."""
     counts = {
         offset: acquired.delivery_count
         for acquired in row.acquired_records

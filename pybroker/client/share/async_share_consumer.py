@@ -110,8 +110,9 @@ class ShareConsumer(ClientLifecycle):
         it first accepts the records delivered earlier.
 
         max_records: None = `max.poll.records`. Raises RuntimeError if a record is not acknowledged yet (explicit mode),
-        and KafkaError if a retry cannot fix an error or if a record is unreadable. The consumer has then released that
-        record (or rejected it, if its batch is corrupt), and the next poll returns the records after it.
+        and KafkaError if a retry cannot fix an error or if a record is unreadable. After an unreadable record, the
+        consumer has released the record, or rejected it if its batch is corrupt; the next poll returns the records
+        after it.
         """
         limit = self._config["max.poll.records"] if max_records is None else max_records
         async with self._polling:
@@ -186,8 +187,8 @@ class ShareConsumer(ClientLifecycle):
 
     async def renew(self, *records: ConsumerRecord) -> None:
         """Extend the locks of records by another share.record.lock.duration.ms (KIP-1222). Raises ValueError if a
-        record was not delivered, KafkaError INVALID_RECORD_STATE if another member has one by now,
-        UnsupportedVersionError if the broker cannot extend locks.
+        record was not delivered, KafkaError INVALID_RECORD_STATE if another member has acquired one of the records by
+        now, UnsupportedVersionError if the broker cannot extend locks.
         """
         offsets: dict[ShareSession, dict[Partition, list[int]]] = {}
         for record in records:
@@ -200,8 +201,8 @@ class ShareConsumer(ClientLifecycle):
         """Send all acknowledgements and wait until the broker has stored them. With
         share.acknowledgement.mode=implicit, first accept the delivered records.
 
-        Return the result of each partition since the last call: None, or the error because of which acknowledgements
-        failed. The group may deliver the records of failed acknowledgements again.
+        Return partition → result since the last call: None, or the error with which acknowledgements failed. The group
+        may deliver the records of failed acknowledgements again.
         """
         if not self._explicit:
             self._settle()
@@ -223,7 +224,8 @@ class ShareConsumer(ClientLifecycle):
         return held
 
     def _settle(self) -> None:
-        """In implicit mode, accept the delivered records. In explicit mode, raise an error if one is not acknowledged.
+        """In implicit mode, accept the delivered records. In explicit mode, raise an error if a record is not
+        acknowledged.
         """
         if self._explicit:
             if self._given:

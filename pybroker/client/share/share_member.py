@@ -27,8 +27,8 @@ _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILAB
 
 
 class ShareMember:
-    """A member. A background task sends heartbeats while the caller polls. changed: function that is called when the
-    partitions have changed and when a failure has occurred.
+    """A member. A background task sends heartbeats while the caller polls. changed: called when the partitions have
+    changed, and after a failure.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ShareMember:
         self._group_id: str = config["group.id"]
         self._epoch = _JOIN
         self._asked_in = False
-        """True if the coordinator may have this member: the member has sent a join, and it was not refused."""
+        """True if the coordinator may have this member, because the member has sent a join that was not refused."""
         self._topics: frozenset[str] | None = None
         self._said: dict[str, Any] | None = None
         """Fields that the coordinator has received; None if it has none."""
@@ -64,8 +64,8 @@ class ShareMember:
             self._hurry.set()
 
     def polled(self) -> None:
-        """Record that the caller has polled. Raises an error if a retry cannot fix it; the next poll tries again
-        nevertheless."""
+        """Note that the caller has polled. Raises an error that a retry cannot fix; even then, the next poll tries
+        again."""
         self._polled_at = self._loop.time()
         if self._failure is not None:
             failure, self._failure = self._failure, None

@@ -25,7 +25,7 @@ SINCE_RENEWAL = 2
 OVER = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 Result = Callable[[Partition, Mapping[int, int], KafkaError | None], None]
-"""Function that is called with the result of the acknowledgements of a partition."""
+"""Called with the result of the acknowledgements of a partition."""
 
 
 class ShareSession:
@@ -111,8 +111,8 @@ class ShareSession:
                 self._reset()
 
     async def renew(self, offsets: Mapping[Partition, Iterable[int]]) -> None:
-        """Extend locks. Raises the same errors as `fetch`; KafkaError INVALID_RECORD_STATE if another member has a
-        record by now.
+        """Extend locks. Raises the same errors as `fetch`, and KafkaError INVALID_RECORD_STATE if another member has
+        acquired a record by now.
         """
         async with self._lock:
             said: Said = {partition: dict.fromkeys(each, RENEW) for partition, each in offsets.items()}

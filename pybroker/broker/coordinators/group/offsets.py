@@ -94,11 +94,11 @@ class MembersCommits(Protocol):
         ...
 
     def drop_group(self, group: str) -> None:
-        """Forget all commits of a deleted group, even those that are being written."""
+        """Forget all commits of a deleted group, even commits that are being written."""
         ...
 
     def drop_topic(self, topic_id: Uuid) -> None:
-        """Forget all commits for a deleted topic. Those that are being written then fail."""
+        """Forget all commits for a deleted topic. Commits that are being written fail."""
         ...
 
 

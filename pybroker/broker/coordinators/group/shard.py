@@ -293,7 +293,7 @@ class GroupShard(Shard[LoadedGroups]):
         return self.offsets.has_commit_in_flight(group_id) or bool(self.transactions.unstable_of(group_id))
 
     def count(self, offsets: list[Counting]) -> None:
-        """Store the offsets of a committed transaction. Readers see them from now on."""
+        """Store the offsets of a committed transaction. Readers see them afterwards."""
         for topic_id, key, value in offsets:
             if self._topics.topic_name(topic_id) is not None:
                 self.note_group(key.group)

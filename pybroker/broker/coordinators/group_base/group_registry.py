@@ -34,7 +34,7 @@ class Group:
 
     group_id: str
     identity: object
-    """An object that stays the same when the group changes its kind."""
+    """An object that identifies the group even after the group changes its kind."""
     members: Mapping[str, Any]
 
     @property
@@ -54,7 +54,7 @@ class Group:
 
     @property
     def expects_members(self) -> bool:
-        """Whether the group waits for clients that it has asked to join. Such a group does not expire."""
+        """Whether the group waits for clients to which it has assigned member ids. Such a group does not expire."""
         return False
 
     def require_empty(self) -> None:
@@ -75,8 +75,7 @@ class Group:
     def incarnation_error(
         self, request: CommitRequest, name: str, topic_id: Uuid, topics: Topics, removals: Removals
     ) -> ErrorCode | None:
-        """Return the error if a commit by name may be for an earlier incarnation than `topic_id`; None: it cannot be.
-        """
+        """Return the error if a commit by name may be for an earlier incarnation than `topic_id`; otherwise None."""
         return None
 
     def check_fetch(self, member_id: str, epoch: int) -> None:
@@ -86,8 +85,8 @@ class Group:
         """Raise KafkaError if the group's kind or state forbids deletions of offsets."""
 
     def retained_since_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Return the wall time (ms) at which the retention of an offset starts; None: the offset does not expire for
-        now."""
+        """Return the wall time (ms) at which the retention of an offset starts; None while the offset does not expire.
+        """
         return commit_timestamp_ms
 
 
@@ -95,13 +94,13 @@ G = TypeVar("G", bound=Group)
 
 
 class GroupRegistry:
-    """The groups of one shard, of all kinds. An id has one group."""
+    """The groups of one shard, of all kinds. There is at most one group for each id."""
 
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
         self.creating: dict[str, GroupKind] = {}
-        """Kinds of groups that are being created, until their first write ends. Until then a classic group with the
-        same id may exist."""
+        """Kinds of groups whose creation is being written. Until the write ends, a classic group with the same id may
+        exist."""
 
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
@@ -123,7 +122,7 @@ class GroupRegistry:
         return [group for group in self._groups.values() if isinstance(group, kind)]
 
     def kind(self, group_id: str) -> GroupKind | None:
-        """Return the kind of a group, including groups that are being created. Return None if there is no group."""
+        """Return the kind of a group, even if the group is still being created. Return None if there is no group."""
         group = self._groups.get(group_id)
         return self.creating.get(group_id) or (None if group is None else group.kind)
 
@@ -138,14 +137,15 @@ class GroupRegistry:
     def require(
         self, group_id: str, *kinds: GroupKind, code: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
     ) -> GroupKind | None:
-        """Return the kind of a group; None: there is no group. Raise KafkaError `code` for a kind not among `kinds`."""
+        """Return the kind of a group; None if there is no group. Raise KafkaError `code` if the group has a kind that
+        is not in `kinds`."""
         kind = self.kind(group_id)
         if kind is None or kind in kinds:
             return kind
         raise is_not(group_id, kinds[0], code)
 
     def put(self, group: Group) -> Group | None:
-        """Add a group, or replace the group with the same id; return the replaced one."""
+        """Add a group, or replace the group with the same id. Return the replaced group."""
         before = self._groups.get(group.group_id)
         self._groups[group.group_id] = group
         return before
@@ -159,8 +159,8 @@ class GroupRegistry:
 
 
 def not_found(group_id: str, kind: GroupKind | None = None) -> KafkaError:
-    """Return the error for a group that does not exist. The message names the kind only for streams groups, as in
-    Kafka."""
+    """Return the error for a group that does not exist. As in Kafka, the message contains the kind only for streams
+    groups."""
     what = "Streams group" if kind is GroupKind.STREAMS else "Group"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
 

@@ -6,16 +6,16 @@ import msgspec
 
 
 class GroupStatistics(msgspec.Struct):
-    """Counters that only grow. The coordinator's code updates them on the event loop's thread."""
+    """Counters that only increase. The coordinator's code updates them on the event loop's thread."""
 
     offset_commits: int = 0
-    """Offsets (not requests) whose commit is durable."""
+    """Committed offsets that are durable; one request may commit several offsets."""
     offset_expirations: int = 0
-    """Offsets whose retention has passed."""
+    """Offsets whose retention has ended."""
     offset_deletions: int = 0
     """Offsets removed by a request, or together with their group or topic."""
     completed_rebalances: int = 0
-    """Generations of classic groups whose assignment was stored."""
+    """Generations of classic groups with a stored assignment."""
     consumer_rebalances: int = 0
     """New target assignments of consumer groups."""
     joins_refused: int = 0

@@ -14,8 +14,8 @@ NUMBER_BYTES = 24
 
 
 def metadata_size(value: Any) -> int:
-    """Return about how many bytes a value takes: its texts and buffers, plus an overhead for each structure and each
-    element of collections."""
+    """Return the approximate memory of a value in bytes: its texts and buffers, plus an overhead for each structure and
+    each element of collections."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, msgspec.Struct):
@@ -31,7 +31,7 @@ MEMBER_BYTES = 500
 """Approximate memory of a member, or of a group, without names and metadata."""
 
 SHARED = ""
-"""A member id for metadata that all members of a group share; its size counts once."""
+"""Used instead of a member id, for metadata that all members of a group have in common; its size counts once."""
 
 
 class MetadataSizes:
@@ -59,7 +59,7 @@ class MetadataSizes:
             self._by_group.pop(group_id, None)
 
     def beside_of(self, group_id: str, member_id: str) -> int:
-        """Return the memory that a member adds besides its metadata; 0 if the group has it."""
+        """Return the memory that a new member adds besides its metadata; 0 if the group already has the member."""
         members = self._by_group.get(group_id)
         if members is None:
             return 2 * MEMBER_BYTES + len(group_id) + len(member_id)

@@ -46,7 +46,8 @@ class GroupReplay:
     __slots__ = ("_alone", "_named", "_types")
 
     def __init__(self, types: RecordTypes, *named: int) -> None:
-        """`named`: the types with one record for each member or regular expression. The others have one each."""
+        """`named`: the types with one record for each member or regular expression. Each other type has one record per
+        group."""
         self._types = types
         self._alone: dict[int, Any] = {}
         self._named: dict[int, dict[str, Any]] = {kind: {} for kind in named}

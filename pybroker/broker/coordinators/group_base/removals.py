@@ -1,16 +1,16 @@
-"""Names of removed topics, in order of removal. A generation uses them to detect that a name has a new topic id."""
+"""Names of removed topics, in order of removal. They show a generation that a topic name has a new topic id."""
 
 from __future__ import annotations
 
 REMOVED_NAMES_MAX = 100_000
-"""Number of removed names to remember; the oldest are dropped first.
+"""Limit of removed names in memory; the oldest are dropped first.
 
-A generation older than all remembered names can compare only the topic ids that it recorded itself.
+A generation older than all names in memory can compare only the topic ids that it recorded itself.
 """
 
 
 class Removals:
-    """Counter of topic removals; shows which names were removed after a generation formed."""
+    """Counter of topic removals. It shows which names were removed after a generation formed."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -10,7 +10,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata), in the member's order of preference."""
 
 NO_REASON = "no reason given"
-"""The reason in log lines if the client gives none (KIP-800)."""
+"""The reason in log lines for a request without a reason (KIP-800)."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class SyncRequest(msgspec.Struct, frozen=True):
 
 
 class LeavingMember(msgspec.Struct, frozen=True):
-    """A member that leaves. A client names it by member id, an administrator by instance id alone."""
+    """A member that leaves. A client names it by its member id, an administrator by its instance id alone."""
 
     member_id: str
     instance_id: str | None
@@ -58,7 +58,7 @@ class CommitItem(msgspec.Struct, frozen=True, gc=False):
     leader_epoch: int
     metadata: str | None
     timestamp_ms: int = -1
-    """Commit time that the client set (OffsetCommit 1); −1: use the broker's time."""
+    """Commit time that the client has set (OffsetCommit 1); −1: the broker's time applies."""
 
 
 class CommitRequest(msgspec.Struct, frozen=True):
@@ -68,8 +68,7 @@ class CommitRequest(msgspec.Struct, frozen=True):
     member_id: str
     instance_id: str | None
     generation: int
-    """−1: the commit comes from outside the group (an administrator, or a consumer that assigns its partitions itself).
-    """
+    """−1: the client is not a member (an administrator, or a consumer that assigns its partitions itself)."""
     items: tuple[CommitItem, ...]
     retention_ms: int = -1
     knows_member_epochs: bool = False

@@ -1,5 +1,5 @@
-"""The common parts of all coordinators: each stores its state in an internal topic, and has one shard per partition of
-the topic.
+"""The common parts of all coordinators. Each coordinator stores its state in an internal topic, and has a shard for
+each partition of this topic.
 
 This package does not depend on groups.
 """

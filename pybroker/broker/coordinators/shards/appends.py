@@ -1,7 +1,7 @@
 """Appends that Python starts, and the callbacks for their completions.
 
 No coroutine waits for a flush: completions arrive through the queue that also delivers requests. Coordinators pass a
-function instead of a future: the callbacks of each future would cost a step of the event loop.
+function instead of a future, because the callbacks of a future would need another step of the event loop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pybroker.native import Completion, NativePartitions, RecordsWatch, Uuid
 class NativeAppends:
     """Calls native appends and matches their completions. For the event loop's thread only.
 
-    The same thread registers the append and drains the queue: a completion cannot arrive before its append is
+    The same thread registers the append and drains the queue. Therefore a completion cannot arrive before its append is
     registered.
     """
 
@@ -30,7 +30,7 @@ class NativeAppends:
 
     @property
     def pending(self) -> int:
-        """Number of appends that are not committed yet."""
+        """Number of appends without a completion."""
         return len(self._waiting) + len(self._callbacks)
 
     def append(
@@ -76,8 +76,8 @@ class NativeAppends:
     ) -> Ended | None:
         """End a transaction in a partition that this broker leads; `callback` works as for `append`.
 
-        `marker`: (producer id, its epoch, coordinator epoch). `raised`: the transaction's records have a lower
-        epoch. Raise NativeError.
+        `marker`: (producer id, its epoch, coordinator epoch). `raised`: whether the marker's epoch is higher than the
+        epoch of the transaction's records. Raise NativeError.
         """
         return self._ended(
             self._native.append_marker(topic_id, partition, marker, committed, timestamp_ms, raised), callback

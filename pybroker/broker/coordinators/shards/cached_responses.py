@@ -1,17 +1,17 @@
 """Cached heartbeat responses and delegated commits for the members of one group.
 
-Most heartbeats change nothing: same request, same response. The coordinator answers such a heartbeat once. Data threads
-then repeat the response for requests with the same bytes (`native/server/src/leases/cached_responses.rs`). A cached
-response never differs from the coordinator's own:
+Most heartbeats change nothing, and the response to the same request is the same. The coordinator answers such a
+heartbeat only once. Data threads then repeat this response for requests with the same bytes
+(`native/server/src/leases/cached_responses.rs`). A cached response never differs from the coordinator's own:
 
 * The response depends on the group, topics and their leaders, settings and features. Before a group changes, the
-  coordinator invalidates the group's cached responses, in the same step of the event loop. No client can learn about
-  the change before. Other changes invalidate all cached responses of the broker: native code does so when it updates
-  the data threads, and when the metadata image is replaced. A heartbeat answered during the update counts as if it
-  had come before the change.
-* Time matters only because the coordinator removes members whose session expires. Data threads record the time of a
-  member's last heartbeat. When a session timer fires, the coordinator first reads that time, and invalidates the
-  member's cached responses before it removes the member.
+  coordinator invalidates the group's cached responses, in the same step of the event loop. Clients learn about the
+  change only afterwards. Other changes invalidate all cached responses of the broker: native code invalidates them when
+  it updates the data threads, and when the metadata image is replaced. A heartbeat answered during the update counts as
+  if it had come before the change.
+* Only one thing depends on time: the coordinator removes members whose session has expired. Data threads record the
+  time of a member's last heartbeat. When a session timer fires, the coordinator first reads that time, and invalidates
+  the member's cached responses before it removes the member.
 * Data threads check for each heartbeat whether the member is authorized to read the group.
 
 The coordinator delegates a member's offset commits in the same way (`native/server/src/leases/delegated_commits.rs`).
@@ -36,7 +36,8 @@ class CacheEntry(Protocol):
         ...
 
     def idle_ms(self) -> int:
-        """Return the time since a data thread last used it, whether or not it has been invalidated."""
+        """Return the time in milliseconds since a data thread last used the entry, even if the entry has been
+        invalidated."""
         ...
 
 
@@ -53,11 +54,11 @@ class CachedResponses:
     def __init__(self) -> None:
         self._cached: dict[str, dict[str, CacheEntry]] = {}
         self._heard: dict[str, dict[str, CacheEntry]] = {}
-        """Member id → the caches that record when a request of the member was last received, including invalidated
-        ones."""
+        """Member id → the cache entries that record when the member's last request arrived. Includes invalidated
+        entries."""
 
     def keep(self, member_id: str, answer: CacheEntry, what: str = HEARTBEATS, *, heard: bool = True) -> None:
-        """Cache a response in place of the member's earlier one, which may belong to another connection.
+        """Cache a response, and replace the member's earlier response, which may belong to another connection.
 
         `heard`: requests of this kind extend the member's session.
         """
@@ -85,7 +86,7 @@ class CachedResponses:
         self._heard.pop(member_id, None)
 
     def session_left_ms(self, member_id: str, timeout_ms: int) -> int:
-        """Return the rest of a member's session, measured from its last request to a data thread.
+        """Return how many milliseconds of a member's session remain after its last request to a data thread.
 
         0: the session has expired, and the member's cached responses have been invalidated.
         """
@@ -94,7 +95,7 @@ class CachedResponses:
             return 0
         if _idle_ms(heard) >= timeout_ms:
             self._invalidate_of(member_id)
-        # Read the time again: a heartbeat may have arrived before the invalidation.
+        # Read the time again, because a heartbeat may have arrived before the invalidation.
         return max(timeout_ms - _idle_ms(heard), 0)
 
     def _invalidate_of(self, member_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The partition of the offsets topic for a group, by Kafka's rule. Clients and tools rely on it."""
+"""The partition of the offsets topic for a group, by Kafka's rule. Clients and tools depend on this rule."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import functools
 from pybroker.native import java_hash
 
 GROUPS_REMEMBERED_MAX = 16_384
-"""Cache size: each heartbeat needs the partition."""
+"""Cache size in groups. There is a cache because each heartbeat needs the partition."""
 REMEMBERED_CHARACTERS_MAX = 256
-"""Limit of the ids in the cache. Clients choose them, and an id has up to 32,767 bytes."""
+"""Limit of characters of an id in the cache. Clients choose the ids, which may have up to 32,767 bytes."""
 
 
 def partition_for(group_id: str, partitions: int) -> int:

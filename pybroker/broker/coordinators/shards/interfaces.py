@@ -36,10 +36,10 @@ class Topics(Protocol):
         ...
 
     def topic_id_at(self, name: str, wall_ms: int) -> Uuid | None:
-        """Return the incarnation that had a name at a time: the current one, or a deleted incarnation that can still be
-        undeleted.
+        """Return the id of the incarnation that had a name at a time. It is the current incarnation, or a deleted
+        incarnation that can still be undeleted.
 
-        None: there was none, or its data has been purged.
+        None: no incarnation had the name at that time, or its data has been purged.
         """
         ...
 
@@ -48,7 +48,7 @@ class Topics(Protocol):
         ...
 
     def is_dead(self, topic_id: Uuid) -> bool:
-        """Return whether the topic is known to be deleted and can no longer be undeleted."""
+        """Return whether the metadata shows that the topic is deleted and can no longer be undeleted."""
         ...
 
     def successor(self, topic_id: Uuid) -> Uuid | None:
@@ -64,16 +64,16 @@ class Topics(Protocol):
         ...
 
     def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
-        """Return whether a leader epoch can belong to this incarnation; if not, it belongs to another incarnation of
+        """Return whether a leader epoch can belong to this incarnation. Otherwise it belongs to another incarnation of
         the name."""
         ...
 
     def proves(self, topic_id: Uuid, leader_epoch: int) -> bool:
-        """Return whether no other incarnation of the name can have had that leader epoch."""
+        """Return whether this leader epoch can only belong to this incarnation of the name."""
         ...
 
     def had_name_alone(self, topic_id: Uuid) -> bool:
-        """Whether no other incarnation has had the topic's name."""
+        """Return whether no other incarnation has ever had the topic's name."""
         ...
 
     def first_epoch(self, topic_id: Uuid) -> int:
@@ -81,7 +81,8 @@ class Topics(Protocol):
         ...
 
     def living_since(self, topic_id: Uuid) -> int | None:
-        """Return the wall time (ms) at which this incarnation was created or last undeleted; None: not known."""
+        """Return the wall time (ms) at which this incarnation was created or last undeleted; None if the time is
+        unknown."""
         ...
 
     def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
@@ -111,11 +112,11 @@ class LocalAppends(Protocol):
         callback: Callable[[int, int], None],
         producer: tuple[int, int] | None = None,
     ) -> Ended | None:
-        """Append records. Return the result if it is known at once; else return None and call `callback` with it once,
-        later.
+        """Append records. If the result is known at once, return it. Otherwise return None, and call `callback` with
+        the result once, later.
 
         FENCED_LEADER_EPOCH: this broker no longer leads the partition in this epoch. `producer`: (id, epoch) of the
-        producer whose transaction contains the records. If it raises KafkaError, nothing was appended.
+        producer whose transaction contains the records. If this raises KafkaError, nothing was appended.
         """
         ...
 
@@ -138,7 +139,8 @@ class Reads(Protocol):
     """Blocking reads of local partitions (`NativePartitions`)."""
 
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
-        """Return the records from `offset` on and the next offset to read; the same offset at the end of the log."""
+        """Return the records from `offset` on, and the next offset to read. At the end of the log, the next offset is
+        `offset` itself."""
         ...
 
     def offsets(self, topic_id: Uuid, partition: int) -> PartitionEndOffsets | None:
@@ -150,7 +152,7 @@ class TopicCreator(Protocol):
     """Creates an internal topic when it is first needed (`pybroker.broker.admin.topics`)."""
 
     async def ensure_internal(self, name: str) -> object:
-        """Return once the topic exists and its leaders are applied. Raise KafkaError if it cannot be created."""
+        """Return when the topic exists and its leaders are applied. Raise KafkaError if the topic cannot be created."""
         ...
 
 

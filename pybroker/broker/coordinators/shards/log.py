@@ -20,7 +20,8 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 256 * 1024
-"""A batch is closed above this size: one large write must not push small ones over max.message.bytes."""
+"""Maximum size of a batch in bytes, unless it contains a single write. Otherwise one large write could make a batch
+with small writes larger than max.message.bytes."""
 
 Written = Callable[[ErrorCode, int], None]
 """Called with NONE and the offset of the write's first record, or with the error code for clients and −1."""
@@ -36,10 +37,10 @@ _ANSWERS = {
     ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""Error of the partition → error on which clients can act (the mapping of Kafka's coordinators)."""
+"""Error of the partition → error that clients can act on (the mapping of Kafka's coordinators)."""
 
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-"""Errors passed on unchanged: what they mean depends on the records written."""
+"""Errors that are passed on unchanged, because their meaning depends on the written records."""
 
 
 class ShardLog:
@@ -78,7 +79,7 @@ class ShardLog:
 
     @property
     def is_still(self) -> bool:
-        """Whether every write has been appended or refused: none waits for the end of the event loop's step."""
+        """Whether every write has been appended or refused, and none waits for the end of the event loop's step."""
         return not self._records
 
     def write(self, records: Sequence[Record], written: Written) -> None:
@@ -110,7 +111,7 @@ class ShardLog:
         self._append(records, [(0, written)], producer)
 
     def close(self) -> None:
-        """Refuse later writes with NOT_COORDINATOR; earlier ones still complete."""
+        """Refuse later writes with NOT_COORDINATOR. Earlier writes still complete."""
         self._closed = True
 
     async def drained(self) -> None:
@@ -137,8 +138,8 @@ class ShardLog:
         *,
         at_once: bool = False,
     ) -> None:
-        """Append records. `at_once`: callbacks may run before this method returns, because no caller is in the middle
-        of a change."""
+        """Append records. `at_once`: callbacks may run before this method returns, because the caller has no unfinished
+        change."""
         self._in_flight += 1
         self._idle.clear()
         done = partial(self._done, waiting)

@@ -1,5 +1,5 @@
-"""One shard of a coordinator: the state of all keys that hash to one partition of its internal topic, and the write
-side of that partition.
+"""One shard of a coordinator: the state of all keys that hash to one partition of its internal topic. The shard also
+writes to this partition.
 
 A shard exists as long as this broker leads the partition in one leader epoch. The leader of the next epoch rebuilds the
 state from the log.
@@ -60,8 +60,9 @@ class Shard(ABC, Generic[R]):
 
     @abstractmethod
     def install(self, loaded: R) -> None:
-        """Install the replayed state, on the event loop's thread, before the shard gets requests."""
+        """Install the replayed state, before the shard gets requests. Runs on the event loop's thread."""
 
     @abstractmethod
     def give_up(self, error: ErrorCode) -> None:
-        """End the shard when leadership is lost or the broker stops: waiting clients get `error`, and timers stop."""
+        """End the shard, because leadership is lost or the broker stops. Waiting clients get `error`, and timers stop.
+        """

@@ -1,10 +1,10 @@
 """The shards of one coordinator on this broker, and the lookup of the broker that coordinates a key.
 
 A key (group id, transactional id) hashes to a partition of an internal topic, and that partition's leader coordinates
-the key. After each change of the metadata image, this broker loads partitions that it leads in a new leader epoch, in
-worker threads, and drops partitions that it no longer leads, with all their state. Writes name the leader epoch of the
-load: if another broker has become leader without this broker knowing it, its writes fail. Until a shard is loaded,
-requests for its keys get COORDINATOR_LOAD_IN_PROGRESS.
+the key. After each change of the metadata image, this broker loads the partitions that it leads in a new leader epoch,
+in worker threads. It drops the partitions that it no longer leads, with all their state. Each write contains the leader
+epoch of the load. If another broker has become the leader, and this broker does not know it yet, its writes therefore
+fail. Until a shard is loaded, requests for its keys get COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 LOAD_THREADS = 2
-"""Number of shards that load at the same time; more would only compete for Python's interpreter lock."""
+"""Number of shards that load at the same time. More threads would only compete for Python's interpreter lock."""
 
 LOAD_RETRY_MS = 5_000
-"""Delay before retrying to load a shard whose log could not be read."""
+"""Milliseconds before the broker tries again to load a shard whose log could not be read."""
 
 SHORT_OF_REPLICAS_MS = 60_000
-"""Shortest time between two warnings about too few in-sync replicas: clients keep retrying."""
+"""Minimum number of milliseconds between two warnings about too few in-sync replicas, because clients keep retrying."""
 
 S = TypeVar("S", bound=Shard[Any])
 
 
 class Shards(Generic[S]):
-    """All shards of partitions that this broker leads, including loading ones; iterable.
+    """All shards of partitions that this broker leads, also while they are loading; iterable.
 
     topic: name of the internal topic. make: creates a shard for the log of a partition. buffer_bytes: returns how many
     bytes one read fetches while a shard loads; called for each load, because the setting is dynamic.
@@ -226,7 +226,7 @@ class Shards(Generic[S]):
 
     async def ensure_topic(self) -> None:
         """Create the internal topic. Raise KafkaError COORDINATOR_NOT_AVAILABLE if that fails."""
-        # In a new cluster many clients send FindCoordinator at once; one creation serves all of them.
+        # In a new cluster many clients send FindCoordinator at the same time. One creation is enough for all of them.
         if self._creating is None or self._creating.done():
             self._creating = self._dependencies.loop.create_task(self._create())
         try:

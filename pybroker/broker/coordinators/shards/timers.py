@@ -1,7 +1,8 @@
 """Timers by key: a timer wheel, and its driver on the event loop.
 
-Most timers are sessions, which heartbeats extend long before they expire. An extension only writes the new deadline.
-The timer stays in its old slot, and moves when that slot is due. A heartbeat therefore costs one dictionary lookup.
+Most timers are sessions, which heartbeats extend long before they expire. An extension only stores the new deadline.
+The timer stays in its old slot of the wheel, and moves to the new slot when the old slot is due. Therefore a heartbeat
+costs only one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pybroker.broker.clock import Clock
 log = logging.getLogger(__name__)
 
 TICK_MS = 10
-"""Resolution of the wheel: a timeout fires at most this much late."""
+"""Resolution of the wheel in milliseconds. A timer fires at most this much late."""
 
 
 class _Timer:
@@ -50,9 +51,9 @@ class TimerWheel:
         return key in self._timers
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call `callback` once, `delay_ms` from now; replace the timer of `key`.
+        """Call `callback` once, in `delay_ms`; replace the timer of `key`.
 
-        A callback that schedules itself runs in a later `advance`: it cannot block the event loop.
+        If a callback schedules itself, it runs again in a later `advance`. It therefore cannot block the event loop.
         """
         timer = self._timers.get(key)
         if timer is None:
@@ -65,7 +66,7 @@ class TimerWheel:
             self._move(timer, delay_ms)
 
     def touch(self, key: Hashable, delay_ms: int) -> bool:
-        """Set a new delay for an existing timer; return False if there is no timer for the key."""
+        """Set a new delay for an existing timer. Return False if the key has no timer."""
         timer = self._timers.get(key)
         if timer is None:
             return False
@@ -84,7 +85,7 @@ class TimerWheel:
         return self._order[0] * TICK_MS if self._order else None
 
     def advance(self) -> None:
-        """Run all due timers. If a callback raises, log the error (a bug) and run the others."""
+        """Run all due timers. If a callback raises an exception (a bug), log it and run the other timers."""
         now_ms = self._clock.monotonic_ms()
         while self._order and self._order[0] * TICK_MS <= now_ms:
             slot = heapq.heappop(self._order)
@@ -129,7 +130,7 @@ def _slot(deadline_ms: int) -> int:
 
 
 class WheelDriver:
-    """Calls `advance` of a wheel by one asyncio timer for the next slot."""
+    """Drives a wheel: one asyncio timer calls `advance` when the next slot is due."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock

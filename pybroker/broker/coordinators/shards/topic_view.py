@@ -112,7 +112,6 @@ class CachedTopics:
 
 
 def _was_made(lineage: TopicLineage | None, wall_ms: int) -> bool:
-    """Return whether the topic existed at `wall_ms`. A topic without a recorded creation time counts as always
-    existing."""
+    """Return whether the topic existed at `wall_ms`. If its creation time is not recorded, assume that it did."""
     made_ms = None if lineage is None else lineage.created_ms
     return made_ms is None or made_ms <= wall_ms

@@ -18,8 +18,9 @@ def simple(
 ) -> dict[str, frozenset[Partition]]:
     """Return the partitions of each member.
 
-    subscribers: partitions that each member may read. before: the previous partitions of each member. With more members
-    than partitions, several members share a partition; with fewer, each member has several and none is shared.
+    subscribers: partitions that each member may read. before: the previous partitions of each member. If there are more
+    members than partitions, several members share a partition. Otherwise each partition has one member, and a member
+    may have several partitions.
     """
     by_wish: dict[frozenset[Partition], list[str]] = {}
     for member, wanted in subscribers.items():
@@ -37,9 +38,9 @@ def _share_out(
     before: Mapping[str, Set[Partition]],
     shares: dict[str, set[Partition]],
 ) -> None:
-    """Assign among members with equal subscriptions.
+    """Distribute partitions to members with equal subscriptions.
 
-    The number of (member, partition) pairs is the number of members or of partitions, whichever is larger.
+    The number of (member, partition) pairs is the number of members or the number of partitions, whichever is larger.
     """
     count_members, count_partitions = len(members), len(partitions)
     pairs = max(count_members, count_partitions)

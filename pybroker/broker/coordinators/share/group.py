@@ -1,12 +1,11 @@
-"""One share group (KIP-932): epochs, members, target assignment. Pure data and its bookkeeping; no IO, no clock, no
-timers.
+"""One share group (KIP-932): epochs, members, target assignment. Data structures only: no IO, no clock, no timers.
 
     member joins, leaves, changes its topics, a topic changes ──► group epoch + 1
     group epoch > target epoch ──► a new target assignment at the group epoch (`assignor`)
     a member's heartbeat       ──► the member gets its target assignment
 
-Several members may read a partition: members do not wait for each other. A partition is assigned only after its share
-state has been initialized.
+Several members may read a partition, so members do not wait for each other. A partition is assigned only after its
+share state has been initialized.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class ShareGroupMember(msgspec.Struct, frozen=True):
     def moved_to(self, epoch: int, assigned: frozenset[Partition]) -> ShareGroupMember:
         """Return the member in another epoch, or with other partitions in the same epoch.
 
-        Keep the previous epoch: the response with the new one may be lost, and the member then repeats its old epoch.
+        Keep the previous epoch, because the member repeats it if it loses the response with the new epoch.
         """
         if epoch == self.epoch and assigned == self.assigned:
             return self
@@ -64,8 +63,8 @@ class TopicState(msgspec.Struct, frozen=True):
 
 
 class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
-    """One share group. It has no committed offsets. It does not expire: its share states stay until the group is
-    deleted."""
+    """One share group. It has no committed offsets. It does not expire, because its share state stays until the group
+    is deleted."""
 
     kind = GroupKind.SHARE
     expires = False
@@ -74,8 +73,8 @@ class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
     """Share states that are being initialized."""
     initialized: dict[Uuid, TopicState] = msgspec.field(default_factory=dict)
     deleting: dict[Uuid, str] = msgspec.field(default_factory=dict)
-    """Names of topics whose share states are being deleted, because the topic was deleted or on request. The partitions
-    are in `initializing` and `initialized`."""
+    """Names of topics whose share state is being deleted, because the topic was deleted or a client requested it. Their
+    partitions are also in `initializing` and `initialized`."""
 
     @property
     def state(self) -> ShareGroupState:
@@ -106,13 +105,14 @@ class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
     # --- share states -------------------------------------------------------------------------------------------------
 
     def has_state(self, partition: Partition) -> bool:
-        """Return whether the partition's state is initialized and not being deleted; only then may members get it."""
+        """Return whether the partition has an initialized share state that is not being deleted. Only then members may
+        get the partition."""
         topic = self.initialized.get(partition[0])
         return topic is not None and partition[1] in topic.partitions and partition[0] not in self.deleting
 
     def missing(self, topics: Mapping[Uuid, tuple[str, int]]) -> dict[Uuid, TopicState]:
-        """Return the partitions of these topics that have no share state and of which none is being initialized.
-        `topics`: topic id → (name, partition count)."""
+        """Return the partitions of these topics without a share state. Omit topics for which a share state is being
+        initialized. `topics`: topic id → (name, partition count)."""
         found: dict[Uuid, TopicState] = {}
         for topic_id, (name, count) in topics.items():
             if topic_id in self.deleting:
@@ -133,12 +133,12 @@ class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
     def made(self, made: Mapping[Uuid, TopicState]) -> None:
         """Note that share states have been initialized."""
         for topic_id, topic in made.items():
-            # Otherwise the share state was deleted during the initialization.
+            # If it is not, the share state was deleted during the initialization.
             if topic_id in self.initializing:
                 self._is_there(topic_id, topic)
 
     def made_anew(self, made: Mapping[Uuid, TopicState]) -> None:
-        """Record that the caller will initialize share states even if they exist."""
+        """Note that the caller will initialize these share states even if they exist."""
         for topic_id, topic in made.items():
             self._is_there(topic_id, topic)
 

@@ -1,6 +1,6 @@
 """Membership changes of a share group: heartbeats, leaving members, expired sessions (KIP-932).
 
-Pure functions on a copy of the group. Each raises KafkaError before it changes anything.
+Pure functions that change a copy of the group. If a function raises KafkaError, it has not changed the copy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEMBER_ID_LENGTH_MAX = 36
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True):
-    """A ShareGroupHeartbeat. A field that is None has not changed since the previous one."""
+    """A ShareGroupHeartbeat. A field is None if it has not changed since the previous heartbeat."""
 
     member_id: str
     epoch: int
@@ -49,11 +49,11 @@ class ShareHeartbeatResult(msgspec.Struct, frozen=True):
     epoch: int = 0
     interval_ms: int = 0
     assigned: frozenset[Partition] | None = None
-    """The partitions of the member; None: unchanged since the previous response."""
+    """The partitions of the member; None if they have not changed since the previous response."""
 
 
 def check_form(beat: ShareHeartbeat) -> None:
-    """Validate the fields that can be checked without the group. Raise KafkaError INVALID_REQUEST."""
+    """Validate the fields that do not depend on the group. Raise KafkaError INVALID_REQUEST."""
     problem = None
     if not beat.member_id.strip():
         problem = "The member id is empty. A member chooses its own id."
@@ -104,7 +104,8 @@ def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareGroupM
 
 
 def remove(group: ShareGroup, member_id: str) -> None:
-    """Remove a member; the next target assignment gives its partitions to others. Raise KafkaError UNKNOWN_MEMBER_ID.
+    """Remove a member. The next target assignment gives its partitions to other members. Raise KafkaError
+    UNKNOWN_MEMBER_ID.
     """
     group.member(member_id)
     del group.members[member_id]
@@ -131,8 +132,8 @@ def assign(group: ShareGroup, topics: Mapping[Uuid, tuple[str, int]], now_ms: in
 def progress(group: ShareGroup, member_id: str, topics: Mapping[Uuid, tuple[str, int]]) -> ShareGroupMember:
     """Give the member its target assignment.
 
-    If the target assignment is outdated, leave out topics to which the member no longer subscribes. topics: as for
-    `assign`. Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
+    If the target assignment is outdated, omit topics to which the member no longer subscribes. topics: as in `assign`.
+    Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same batch.
     """
     member, target = group.member(member_id), group.target.get(member_id, frozenset())
     if group.epoch > group.target_epoch:

@@ -62,7 +62,7 @@ def changes(before: ShareGroup | None, after: ShareGroup) -> Records:
     for member_id in after.members:
         target = after.target.get(member_id)
         if old.target.get(member_id) != target:
-            # None: the member left and rejoined within one write, and has no target assignment yet.
+            # None: the member left and rejoined in the same write, and has no target assignment yet.
             records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(

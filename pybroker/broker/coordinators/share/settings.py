@@ -1,4 +1,4 @@
-"""The settings of share groups, by broker and by group. Read at each use, because they are dynamic."""
+"""The settings of share groups, by broker and by group. They are dynamic, so each use reads them again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The share states of one shard's groups: initializes them for new partitions, and deletes them.
 
-The group's record in the log lists pending work (`initializing`, `deleting`). A broker that loads the group continues
-it.
+The group's record in the log lists the pending work (`initializing`, `deleting`). A broker that loads the group
+continues this work.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""Delay before retrying a failed write or a failed request to the share coordinator."""
+"""Milliseconds before a failed write, or a failed request to the share coordinator, is tried again."""
 
 
 class States(Protocol):
     """Storage of share states (`coordinators.share_state`). Methods raise KafkaError."""
 
     async def initialize(self, key: Key, state_epoch: int, start_offset: int) -> None:
-        """Create a state, or set its start offset under a later state epoch."""
+        """Create a state. If it exists, set its start offset and the later state epoch."""
         ...
 
     async def delete(self, key: Key) -> None:
@@ -52,7 +52,7 @@ class ShareTopicView(TopicView, Protocol):
     """The broker's view of topics."""
 
     def is_dead(self, topic_id: Uuid) -> bool:
-        """Return whether the topic is known to be deleted and can no longer be undeleted."""
+        """Return whether the metadata shows that the topic is deleted and can no longer be undeleted."""
         ...
 
     def topic_name(self, topic_id: Uuid) -> str | None:
@@ -90,7 +90,7 @@ class ShareGroupStates:
         return self._groups.registry.get_as(group_id, ShareGroup)
 
     def work(self, group_id: str) -> None:
-        """Start pending initializations and deletions of a group unless a task is running already."""
+        """Start the pending initializations and deletions of a group, unless a task is already running."""
         group = self._get(group_id)
         if group is None or not (group.initializing or group.deleting) or group_id in self._working:
             return
@@ -141,11 +141,11 @@ class ShareGroupStates:
         def change(draft: ShareGroup) -> Finish:
             for topic_id, partitions in gone.items():
                 draft.forget_partitions(topic_id, partitions)
-                # The topic may be undeleted later; its share states are then initialized anew.
+                # The topic may be undeleted later. In this case its share states are initialized again.
                 draft.looked_at = -1
             if latest > group.epoch:
-                # A deleted group with the same id has left a share state. This group needs an epoch above that of the
-                # old state; the next round initializes all share states in that epoch.
+                # A deleted group with the same id has left a share state. The epoch of this group must be higher than
+                # the epoch of the old state. The next round initializes all share states in the higher epoch.
                 draft.epoch = max(draft.epoch, latest + 1)
             elif made:
                 draft.made(made)
@@ -188,8 +188,9 @@ class ShareGroupStates:
     def _gone(self, group: ShareGroup) -> dict[Uuid, frozenset[int]]:
         """Return the partitions whose share states have to be deleted, by topic.
 
-        If a topic was deleted during initialization, return only its unfinished partitions: an undelete may restore the
-        others. Skip such topics for a loaded group until its topics have been checked once.
+        If a topic was deleted while its share states were being initialized, return only the partitions without an
+        initialized state: an undelete may restore the others. For a loaded group, skip such topics until its topics
+        have been checked once.
         """
         gone = {topic_id: group.known_partitions(topic_id) for topic_id in group.deleting}
         if group.looked_at >= 0:
@@ -211,10 +212,10 @@ class ShareGroupStates:
         return future
 
     async def delete_states(self, group_id: str, topics: Collection[Uuid]) -> None:
-        """Delete the share states of a group without members for these topics. A member that joins during the deletion
+        """For a group without members, delete the share states of these topics. A member that joins during the deletion
         gets new share states.
 
-        Raise KafkaError NON_EMPTY_GROUP. After other errors the coordinator retries on its own.
+        Raise KafkaError NON_EMPTY_GROUP. After other errors the coordinator retries by itself.
         """
 
         def change(draft: ShareGroup) -> Finish:
@@ -236,10 +237,10 @@ class ShareGroupStates:
                 raise problem
 
     def delete_states_of_dead_topics(self) -> None:
-        """Delete the share states of topics that can no longer be undeleted.
+        """Delete the share states of topics that can no longer be undeleted; an undelete needs the states of the
+        others.
 
-        Before that, an undelete restores them. If a truncated topic has a successor, initialize the successor's share
-        states first.
+        If a truncated topic has a successor, initialize the successor's share states first.
         """
         view = self._dependencies.view
         for group in self._groups.registry.all_of(ShareGroup):

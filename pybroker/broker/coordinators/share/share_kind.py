@@ -95,7 +95,7 @@ class ShareKind(EpochKind[ShareGroup, ShareHeartbeat, ShareHeartbeatResult]):
     def _look(self, draft: ShareGroup, *, raised: bool) -> None:
         """Record the members' topics, and start to initialize the share states of new partitions.
 
-        Raise the group epoch if the topics have changed, unless the caller has `raised` it already.
+        If the topics have changed, raise the group epoch, unless the caller has already done so (`raised`).
         """
         if draft.looked_at == self._view.version and not raised:
             return

@@ -1,1 +1,1 @@
-"""Share partitions (KIP-932) on partition leaders: deliver records to the members of share groups."""
+"""Share partitions (KIP-932). The leader of a partition delivers its records to the members of share groups."""

@@ -3,7 +3,7 @@
 When a group rejects a record, or has received it too often, the leader of the record's partition writes a dead letter
 to the topic `errors.deadletterqueue.topic.name`. Its headers give the record's position and the reason. With
 `errors.deadletterqueue.copy.record.enable` it also contains the record's key, value and headers. After five failed
-attempts the broker logs the offsets; the records stay in their own topic, in state ARCHIVED.
+attempts the broker logs the offsets. In this case the records are only in their own topic, in state ARCHIVED.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 ATTEMPTS_MAX = 5
 BACKOFF_S, BACKOFF_S_MAX = 1.0, 30.0
-"""Pause before the second attempt, and the longest pause; each pause is twice as long as the previous one."""
+"""Seconds before the second attempt, and longest delay. Each delay is twice the previous delay."""
 
 BATCH_BYTES_MAX = 256 * 1024
 READ_BYTES_MAX = 1024 * 1024
@@ -53,7 +53,7 @@ class FailedRecords(NamedTuple):
     last: int
     deliveries: int
     failure: Failure | None
-    """Why the records failed; None: they failed under an earlier leader."""
+    """Why the records failed; None if they failed under an earlier leader."""
 
 
 class Queues(Protocol):
@@ -134,7 +134,7 @@ class DeadLetterQueues:
         return self._dependencies.enabled() and bool(self._dependencies.settings.dead_letter_queue(group_id))
 
     async def write(self, key: Key, failed: Sequence[FailedRecords]) -> None:
-        """Write dead letters; return once they are in the queue or the last attempt has failed."""
+        """Write dead letters. Return when they are in the queue, or after the last failed attempt."""
         for run in failed:
             written = run.first
             try:
@@ -155,8 +155,8 @@ class DeadLetterQueues:
                 )
 
     async def _records(self, key: Key, run: FailedRecords) -> AsyncIterator[tuple[int, Mapping[int, StoredRecord]]]:
-        """Yield (last offset, records by offset) for one read after another, until all offsets are covered. Deleted
-        records are missing."""
+        """Yield (last offset, records by offset) for each read, until all offsets are covered. Deleted records are
+        missing."""
         dependencies = self._dependencies
         if not dependencies.settings.copies_dead_letters(key.group):
             yield run.last, {}
@@ -184,7 +184,7 @@ class DeadLetterQueues:
             except KafkaError as problem:
                 if problem.code != ErrorCode.MESSAGE_TOO_LARGE or not records:
                     raise
-                # With the copy, the letter exceeds the topic's limit; write it without the copy.
+                # With the copied record, the dead letter exceeds the topic's limit. Write the letter without the copy.
                 for bare, _ in _batches(self._letters(key, run, of, {}), bytes_max):
                     await self._try(key, partial(self._append, bare))
 
@@ -220,7 +220,7 @@ class DeadLetterQueues:
             yield Letter(offset, timestamp_ms, key_, value, headers)
 
     async def _try(self, key: Key, what: Callable[[DeadLetterTarget], Awaitable[T]]) -> T:
-        """Call `what` with the current partition of the queue, and retry. Raise KafkaError after the last attempt."""
+        """Call `what` with the current destination, and retry. Raise KafkaError after the last attempt."""
         pause = BACKOFF_S
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
@@ -234,7 +234,7 @@ class DeadLetterQueues:
         raise AssertionError("the last attempt returns or raises")
 
     async def _place(self, key: Key) -> DeadLetterTarget:
-        """Return the current destination for letters of this partition. Raise KafkaError."""
+        """Return the current destination of dead letters for this partition. Raise KafkaError."""
         topics, settings, queues = self._dependencies.topics, self._dependencies.settings, self._dependencies.queues
         name = settings.dead_letter_queue(key.group)
         if not name:
@@ -275,7 +275,8 @@ class Letter(NamedTuple):
 
 
 def _batches(letters: Iterator[Letter], bytes_max: int) -> Iterator[tuple[bytes, list[int]]]:
-    """Yield finished batches with the offsets of their failed records. A letter above `bytes_max` gets its own batch.
+    """Yield finished batches, each with the offsets of its failed records. A letter larger than `bytes_max` gets its
+    own batch.
     """
     batch, offsets = ClientBatch("none", bytes_max), list[int]()
     for letter in letters:

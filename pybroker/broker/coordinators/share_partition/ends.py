@@ -1,4 +1,4 @@
-"""Reads the end offsets of partitions from any leader; the lag of share groups is computed from them."""
+"""Reads the end offsets of partitions from their leaders. The lag of share groups is computed from these offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class PartitionEnds:
         self._brokers = brokers
 
     async def end(self, topic_id: Uuid, partition: int) -> int | None:
-        """Return the high watermark; None if the partition's leader does not answer, or does not know it yet."""
+        """Return the high watermark; None if the partition's leader does not respond or does not know the high
+        watermark yet."""
         leader, epoch = self._topics.leader(topic_id, partition)
         if leader == self._broker_id:
             ends = self._log.offsets(topic_id, partition)

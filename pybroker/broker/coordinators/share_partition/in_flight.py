@@ -43,7 +43,8 @@ class AckType(IntEnum):
 
 
 class Failure(Enum):
-    """The reason for a dead letter, in the words that Kafka writes into the record's header: consumers compare them."""
+    """The reason for a dead letter. Kafka writes the same texts into the record's header, and consumers compare them.
+    """
 
     REJECTED = "Offset rejected by client."
     DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
@@ -60,15 +61,15 @@ class Span(msgspec.Struct, eq=False):
     deadline_ms: int = 0
     """Monotonic time at which the member's lock expires."""
     coming: DeliveryState | None = None
-    """The state that is being stored; None: no change is pending."""
+    """The new state that is being stored; None if no change is pending."""
     failure: Failure | None = None
     """Why the record is ARCHIVING; None if it failed under an earlier leader."""
     batch: Batch | None = None
-    """First and last offset of the batch in which the record was first delivered. None before the first delivery, and
-    in a terminal state."""
+    """First and last offset of the batch in which the record was first delivered. None before the first delivery and in
+    a terminal state."""
 
     def same(self, other: Span) -> bool:
-        """Return whether the spans can be merged."""
+        """Return whether two adjacent spans can be merged."""
         return (
             self.coming is None
             and other.coming is None
@@ -78,11 +79,11 @@ class Span(msgspec.Struct, eq=False):
 
 
 class Change(msgspec.Struct, eq=False):
-    """Spans that are changing to another state. The owner calls `settle` once."""
+    """Spans that are changing to another state. The owner calls `settle` exactly once."""
 
     spans: list[Span] = []
     renewed: bool = False
-    """Whether locks were extended. Lock deadlines are not stored."""
+    """Whether only locks were extended. The deadlines of locks are not stored."""
 
     @property
     def batches(self) -> tuple[StateBatch, ...]:
@@ -91,7 +92,7 @@ class Change(msgspec.Struct, eq=False):
 
 
 class AckBatch(msgspec.Struct, frozen=True):
-    """A member's acknowledgement of consecutive offsets: one type for all, or one for each."""
+    """A member's acknowledgement of consecutive offsets: one type for all offsets, or one type for each offset."""
 
     first: int
     last: int
@@ -99,7 +100,8 @@ class AckBatch(msgspec.Struct, frozen=True):
 
 
 class InFlight:
-    """The in-flight records of one share partition. Spans cover all offsets from `start` to before `end`."""
+    """The in-flight records of one share partition. The spans cover all offsets from `start` up to, but not including,
+    `end`."""
 
     def __init__(
         self,
@@ -132,7 +134,7 @@ class InFlight:
 
     @property
     def next_offset(self) -> int:
-        """The next offset to read: that of the first available record, or the end."""
+        """The next offset to read: the offset of the first available record, or the end."""
         return next((span.first for span in self.spans if span.state is AVAILABLE and span.coming is None), self.end)
 
     @property
@@ -155,8 +157,8 @@ class InFlight:
     ) -> list[Span]:
         """Acquire records that were read for a member; return copies of the spans.
 
-        With `strict`, never exceed `records_max`; otherwise acquire the whole batch that exceeds it. Batches that
-        failed often are acquired in portions (see `portions`).
+        With `strict`, never exceed `records_max`. Otherwise, if the limit is reached within a batch, acquire the whole
+        batch. Batches that failed often are acquired in portions (see `portions`).
         """
         taken: list[Span] = []
         new: list[Span] = []
@@ -200,8 +202,7 @@ class InFlight:
         return max((span.count for span in spans if span.state is AVAILABLE and span.coming is None), default=0)
 
     def _pass_over(self, first: int, last: int) -> None:
-        """Archive offsets that were read but contain no record for consumers (markers, aborted or compacted records).
-        """
+        """Archive offsets that were read but have no record for consumers (markers, aborted or compacted records)."""
         if last >= first:
             self._extend(last)
             for span in self._cut(first, last):
@@ -216,9 +217,10 @@ class InFlight:
     # --- acknowledgements ---------------------------------------------------------------------------------------------
 
     def acknowledge(self, member: str, batches: Sequence[AckBatch], renewed_until_ms: int) -> Change:
-        """Acknowledge records for a member, all or nothing. Offsets below the start are ignored.
+        """Acknowledge records for a member: all of them, or none if it raises KafkaError. Offsets below the start are
+        ignored.
 
-        Raise KafkaError INVALID_REQUEST, or INVALID_RECORD_STATE if the member does not hold a lock of a record.
+        Raise KafkaError INVALID_REQUEST, or INVALID_RECORD_STATE if the member does not hold the lock of a record.
         """
         runs = list(_runs(batches))
         for first, last, _ in runs:
@@ -248,7 +250,7 @@ class InFlight:
         return change
 
     def give_back(self, which: Callable[[Span], bool]) -> Change:
-        """Release the acquired records for which `which` returns True, to make them available to other members."""
+        """Release the acquired records for which `which` returns True. Other members can then acquire them."""
         change = Change()
         for span in self.spans:
             if span.state is ACQUIRED and span.coming is None and which(span):
@@ -266,9 +268,9 @@ class InFlight:
         span.coming, span.failure = (ARCHIVING, failure) if self._dead_letters() else (ARCHIVED, None)
 
     def archive(self, offsets: Sequence[tuple[int, int]] | None = None) -> Change:
-        """Change ARCHIVING records to ARCHIVED; call `settle` once their dead letters are written.
+        """Change ARCHIVING records to ARCHIVED. Call `settle` when their dead letters are written.
 
-        `offsets`: only these (first, last) ranges. Offsets that are no longer in the table are ignored.
+        `offsets`: archive only these (first, last) ranges. Offsets that are no longer in the table are ignored.
         """
         change = Change()
         spans = self.spans if offsets is None else [span for run in offsets for span in self._cut(*run)]
@@ -279,8 +281,8 @@ class InFlight:
         return change
 
     def settle(self, change: Change, *, stored: bool) -> bool:
-        """Apply a stored change. With `stored` False, drop the change, and the records stay acquired. Return whether
-        any record became available."""
+        """Apply a stored change. If `stored` is False, drop the change; the records stay acquired. Return whether any
+        record became available."""
         freed = False
         for span in change.spans:
             if stored and span.coming is not None:
@@ -296,8 +298,8 @@ class InFlight:
         return freed
 
     def outlook(self, change: Change) -> tuple[int, int]:
-        """Return (start offset, terminal records beyond it) as they will be once this change is stored, without other
-        pending changes."""
+        """Return (start offset, terminal records above it) that result from this change, without other pending changes.
+        """
         mine = set(map(id, change.spans))
         start, done, leading = self.start, 0, True
         for span in self.spans:
@@ -314,7 +316,7 @@ class InFlight:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Monotonic time at which the first lock expires; None: no record is locked."""
+        """Monotonic time at which the first lock expires; None if no record is locked."""
         return min((s.deadline_ms for s in self.spans if s.state is ACQUIRED and s.coming is None), default=None)
 
     def move_start(self, offset: int) -> None:
@@ -362,8 +364,8 @@ class InFlight:
                 yield span
 
     def _cut(self, first: int, last: int) -> list[Span]:
-        """Return the spans of exactly these offsets. Spans with a pending change are not split: the change refers to
-        them."""
+        """Return the spans of exactly these offsets. Do not split spans with a pending change, because the change
+        refers to them."""
         if first > last:
             return []
         self._split(first)
@@ -371,7 +373,7 @@ class InFlight:
         return list(self._over(first, last))
 
     def _split(self, offset: int) -> None:
-        """Split the span that contains `offset`; the second part starts with `offset`."""
+        """Split the span that contains `offset`. The second part begins at `offset`."""
         if not self.spans or offset >= self.end:
             return
         place = self._at(offset)
@@ -387,9 +389,9 @@ class LogRead(msgspec.Struct, frozen=True):
 
     offset: int
     batches: Sequence[tuple[int, int]]
-    """(first, last) offsets of batches that contain records, ascending, none below `offset`."""
+    """(first, last) offsets of batches with records, in ascending order. No offset is below `offset`."""
     next_offset: int
-    """The offset to read next. Offsets below it that are in no batch have no record."""
+    """The offset to read next. Below it, offsets that are in no batch have no record."""
 
 
 def _runs(batches: Sequence[AckBatch]) -> Iterator[tuple[int, int, AckType]]:

@@ -12,7 +12,7 @@ class StatePersister(Protocol):
     """Storage of share states (`coordinators.share_state`). Methods raise KafkaError."""
 
     async def read(self, key: Key, leader_epoch: int) -> ShareState:
-        """Return the state, for the partition's leader in this epoch."""
+        """Return the state. The caller is the partition's leader in this epoch."""
         ...
 
     async def write(self, key: Key, write: Write) -> None:
@@ -28,7 +28,7 @@ class Log(Protocol):
     ) -> FetchedBatches | None:
         """Return batches, starting with that of `offset`. *Blocking if `wait`.*
 
-        limits: (bytes, records). None: the batches have to be read from disk.
+        limits: (bytes, records). Return None if the batches are not in memory and `wait` is False.
         """
         ...
 

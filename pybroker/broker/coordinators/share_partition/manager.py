@@ -1,8 +1,8 @@
 """The share partitions of this broker, and the members that read from them (KIP-932).
 
-A ShareFetch gets records of the partitions in the member's session. If there are none, it waits for new records, for
-released records, or until its timeout. Acquired records belong to the member until it acknowledges them, their lock
-expires, or the session ends: by the member's last request, or with its connection.
+A ShareFetch gets records of the partitions in the member's session. If there are no records, the request waits for new
+records, for released records, or until its timeout. Acquired records belong to the member until it acknowledges them,
+their lock expires, or the session ends. The session ends by the member's last request, or when its connection closes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 LOAD_RETRY_MS = 250
-"""Delay before retrying to load a partition. Most loads fail because the share coordinator is still loading."""
+"""Milliseconds before the broker tries again to load a partition. Most loads fail because the share coordinator is
+still loading."""
 
 LATER = frozenset(
     {
@@ -174,8 +175,8 @@ class SharePartitions:
     def _try(
         self, session: BrokerShareSession, limits: Limits, may_read: MayRead, answers: Answers, *, last: bool
     ) -> tuple[bool, list[SharePartition]]:
-        """Return (whether the response is ready, else the partitions to wait for). `last`: respond with fewer than
-        `min_bytes`."""
+        """Return (whether the response is ready, otherwise the partitions to wait for). `last`: do not wait any longer;
+        respond even with less than `min_bytes`."""
         looks = []
         waited_for: list[SharePartition] = []
         size, failed = 0, False
@@ -212,7 +213,8 @@ class SharePartitions:
         return failed or number > 0, waited_for
 
     def _find(self, group: str, partition: TopicPartition, may_read: MayRead) -> SharePartition | None:
-        """Return the share partition, created if necessary; None while it is loading. Raise KafkaError."""
+        """Return the share partition, and create it if it does not exist; None while it is loading. Raise KafkaError.
+        """
         leader_epoch = self._check(partition, may_read)
         key = Key(group, *partition)
         share = self._partitions.get(key)
@@ -267,7 +269,8 @@ class SharePartitions:
             if share.key.group == session.group:
                 share.release(session.member)
                 if group_has_none:
-                    # When no member reads the partition, the group's offsets may be reset: end the share partition.
+                    # No member reads the partition now, so an administrator may reset the group's offsets. End the
+                    # share partition.
                     share.end_when_idle(lambda: not self.sessions.has_group(session.group))
 
     # --- deleted topics -----------------------------------------------------------------------------------------------

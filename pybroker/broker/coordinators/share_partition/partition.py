@@ -1,7 +1,7 @@
-"""One share partition: the delivery of one partition's records to one share group, by the partition's leader.
+"""One share partition: the partition's leader delivers the records of one partition to one share group.
 
 It reads its state from the share coordinator, and delivers records by the rules of `in_flight`. It responds to
-acknowledgements once they are durable. It ends when the leader epoch or the topic id changes.
+acknowledgements when they are durable. It ends when the leader epoch or the topic id changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""Delay before retrying to release records whose locks have expired, after the release could not be stored."""
+"""Milliseconds before records with expired locks are released again, after the release could not be stored."""
 
 
 class SharePartitionPhase(Enum):
@@ -115,8 +115,8 @@ class SharePartition:
             start = state.start_offset
             if start == NO_OFFSET:
                 start = await first_offset(dependencies, key, self._committed)
-                # Store the start offset now: until the first acknowledgement it must not depend on later appends or
-                # deletions.
+                # Store the start offset now. Until the first acknowledgement, later appends or deletions must not
+                # change it.
                 await dependencies.persister.write(key, Write(state.state_epoch, self.leader_epoch, start, 0, ()))
         except (KafkaError, NativeError) as problem:
             self.problem = problem if isinstance(problem, KafkaError) else KafkaError(problem.code, str(problem))
@@ -153,7 +153,8 @@ class SharePartition:
         self._wake()
 
     def end_when_idle(self, still: Callable[[], bool]) -> None:
-        """End once pending changes are stored, if `still` then returns True: no member of the group reads here."""
+        """End when pending changes are stored, if `still` then returns True, which means that no member of the group
+        reads here."""
         under_way = next((task for task in self._tasks if not task.done()), None)
         if not still():
             return
@@ -185,7 +186,7 @@ class SharePartition:
     # --- acquiring ----------------------------------------------------------------------------------------------------
 
     def look(self, bytes_max: int, records_max: int) -> Look | None:
-        """Return records that a member could acquire; None: there are none at the moment. Raise KafkaError."""
+        """Return records that a member could acquire; None if there are none at the moment. Raise KafkaError."""
         if self.phase is not SharePartitionPhase.ACTIVE:
             return None
         table, key = self._table, self.key
@@ -215,7 +216,8 @@ class SharePartition:
             table.acquire("", found, records_max=0, strict=True, in_flight_max=1, deadline_ms=0)
 
     def take(self, look: Look, member: str, limits: tuple[int, int], *, strict: bool) -> AcquiredBatch | None:
-        """Acquire the records of `look` for a member. limits: (records, records per row of the response)."""
+        """Acquire the records of `look` for a member. limits: (maximum of records, maximum of records per row of the
+        response)."""
         dependencies, group = self._dependencies, self.key.group
         records_max, batch_size = limits
         deadline_ms = dependencies.clock.monotonic_ms() + dependencies.settings.lock_duration_ms(group)
@@ -236,7 +238,7 @@ class SharePartition:
         return AcquiredBatch(records, rows(spans, batch_size), number, len(records))
 
     def _follow_log(self) -> bool:
-        """Adjust the table to the log: its start may have moved beyond records in flight, or its end before them.
+        """Adjust the table to the log: the start of the log may be above records in flight, or its end below them.
         Return whether the table changed."""
         ends = self._dependencies.log.offsets(self.key.topic_id, self.key.partition)
         if ends is None:
@@ -270,7 +272,7 @@ class SharePartition:
     # --- acknowledgements ---------------------------------------------------------------------------------------------
 
     async def acknowledge(self, member: str, batches: Sequence[AckBatch]) -> None:
-        """Acknowledge records; return once the acknowledgement is durable. If it raises KafkaError, nothing has
+        """Acknowledge records. Return when the acknowledgement is durable. If this raises KafkaError, nothing has
         changed."""
         if self.phase is not SharePartitionPhase.ACTIVE:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is no longer acquired by this member.")
@@ -329,8 +331,8 @@ class SharePartition:
     async def _write_dead_letters(self) -> None:
         """Write failed records to the group's dead letter queue, then archive them.
 
-        Only one call runs at a time. A letter is written twice only if the broker stops, or loses leadership, between
-        the two steps.
+        Only one call runs at a time. If the broker stops or loses leadership between the two steps, the next leader
+        writes the letter again.
         """
         if self._writing_dead_letters:
             return
@@ -360,7 +362,7 @@ class SharePartition:
     # --- locks --------------------------------------------------------------------------------------------------------
 
     def _watch_locks(self) -> None:
-        """Set the timer for the deadline of the first lock; when it fires, it sets itself for the next deadline."""
+        """Set a timer for the first lock that expires. When it fires, it sets itself for the next lock."""
         timers = self._dependencies.timers
         if self.phase is not SharePartitionPhase.ACTIVE or self._timer in timers:
             return
@@ -375,7 +377,8 @@ class SharePartition:
 
 
 FENCED = frozenset({ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST})
-"""Errors that mean: another broker leads the partition, or the group's offsets were reset or deleted."""
+"""Errors after which this share partition must end: another broker leads the partition, or the group's offsets were
+reset or deleted."""
 
 
 def rows(spans: Sequence[Span], batch_size: int) -> list[tuple[int, int, int]]:

@@ -1,8 +1,8 @@
-"""Smaller portions for batches that failed often: one bad record then does not fail its whole batch. Pure.
+"""Smaller portions for batches that failed often, so that one bad record does not make its whole batch fail. Pure.
 
-As in Kafka's SharePartition: with a delivery count limit of 10, a batch that was delivered five times is delivered in
-halves, then in quarters, eighths and so on, and each record alone for the last time. A response with such a portion
-contains nothing else. With limits below 3, batches are always delivered whole.
+As in Kafka's SharePartition, with a delivery count limit of 10: after five deliveries, a batch is delivered in halves,
+then in quarters, eighths and so on. At the last delivery each record is alone. A response with such a portion contains
+nothing else. If the limit is below 3, batches are always delivered whole.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Batch = tuple[int, int]
 """First and last offset of a batch at its first delivery."""
 
 COUNT_MIN = 2
-"""Batches with a lower delivery count are delivered whole."""
+"""Minimum delivery count for portions. Batches with a lower count are delivered whole."""
 EVERYTHING = 1 << 62
 
 
@@ -34,8 +34,8 @@ class Portion:
     def room(self, batch: Batch | None, count: int, taken: int) -> int:
         """Return how many records of a batch may be added to a response that already has `taken` records.
 
-        `count`: the delivery count of the records. `batch`: None for records without an earlier delivery. 0: the
-        response accepts no more records.
+        `count`: the delivery count of the records. `batch`: None for records that have not been delivered before. 0:
+        the response accepts no more records.
         """
         if self.is_full or not self._concerns(batch, taken):
             return 0 if self.is_full else EVERYTHING
@@ -50,7 +50,7 @@ class Portion:
         return max(0, self._most - taken)
 
     def _concerns(self, batch: Batch | None, taken: int) -> bool:
-        """Return whether the batch is delivered in portions; records of other batches then wait for the next response.
+        """Return whether the batch is delivered in portions. Records of other batches then wait for the next response.
         """
         if self._batch is not None:
             self.is_full = batch != self._batch

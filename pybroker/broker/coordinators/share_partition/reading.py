@@ -1,7 +1,7 @@
-"""Reads of one share partition that never access the disk on the event loop's thread.
+"""Reads of one share partition. They never access the disk on the event loop's thread.
 
 Batches in the page cache are returned at once. A thread of the executor reads other batches from disk; the next call
-for the same offset returns them.
+for the same offset returns these batches.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ class Reading:
         self._run = run
         self._under_way = False
         self._ahead: tuple[int, FetchedBatches | NativeError] | None = None
-        """(offset, result) of the last read from disk; the next `fetch` of that offset returns it."""
+        """(offset, result) of the last read from disk, for the next `fetch` at this offset."""
 
     def fetch(self, offset: int, limits: tuple[int, int]) -> FetchedBatches | None:
-        """Return batches, the first of which contains `offset`; None: they are being read from disk. Raise NativeError.
+        """Return batches, the first of which contains `offset`. Return None if they have to be read from disk first.
+        Raise NativeError.
 
         limits: (bytes, records).
         """

@@ -25,7 +25,8 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class ShareRequest(msgspec.Struct, frozen=True):
-    """The fields of both requests. `acknowledged`: partitions with acknowledgements."""
+    """The fields that ShareFetch and ShareAcknowledge have in common. `acknowledged`: partitions with acknowledgements.
+    """
 
     group: str
     member: str

@@ -1,7 +1,7 @@
 """Share sessions (KIP-932): the partitions that a member reads from this broker. Pure.
 
-The member sends its partitions in the first request, and only changes after that. Session epochs work as in fetch
-sessions.
+The member sends its partitions in the first request, and only the changes in later requests. Session epochs work as in
+fetch sessions.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class BrokerShareSession(msgspec.Struct, eq=False):
     """The epoch that the member's next request must have."""
     partitions: dict[TopicPartition, None] = {}
     turn: int = 0
-    """Increases with each request; determines which partition comes first in the response."""
+    """Number of requests so far. It determines which partition comes first in the response."""
 
     def rotated(self) -> list[TopicPartition]:
-        """Return the partitions in an order that rotates: each partition is the first in turn."""
+        """Return the partitions in rotating order: each request begins with another partition."""
         all_ = list(self.partitions)
         start = self.turn % len(all_) if all_ else 0
         return all_[start:] + all_[:start]
@@ -99,14 +99,14 @@ class ShareSessions:
         return session
 
     def close(self, session: BrokerShareSession) -> bool:
-        """Close a session; return whether it was the last session of its group on this broker."""
+        """Close a session. Return whether it was the last session of its group on this broker."""
         key = session.group, session.member
         if self._sessions.get(key) is session:
             self._remove(key)
         return not self.has_group(session.group)
 
     def holds(self, session: BrokerShareSession) -> bool:
-        """Return whether the session is open and no newer session of the member has replaced it."""
+        """Return whether the session is open, and no newer session of the member has replaced it."""
         return self._sessions.get((session.group, session.member)) is session
 
     def has_group(self, group: str) -> bool:

@@ -1,4 +1,5 @@
-"""The start offset of a group in a partition that the group has not read yet: share.auto.offset.reset."""
+"""The start offset of a group in a partition that the group has not read yet, as share.auto.offset.reset determines it.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +37,10 @@ class StartContext(Protocol):
 
 
 async def first_offset(dependencies: StartContext, key: Key, committed: bool) -> int:
-    """Return the start offset by the group's setting. `committed`: whether the group reads committed records only.
+    """Return the start offset by the group's setting. `committed`: whether the group reads only committed records.
 
-    Raise KafkaError NOT_LEADER_OR_FOLLOWER, or OFFSET_NOT_AVAILABLE if a new leader does not know the end yet
-    (KIP-207); NativeError.
+    Raise KafkaError NOT_LEADER_OR_FOLLOWER, or OFFSET_NOT_AVAILABLE if a new leader does not know the high watermark
+    yet (KIP-207); NativeError.
     """
     reset = dependencies.settings.auto_offset_reset(key.group)
     ends = dependencies.log.offsets(key.topic_id, key.partition)

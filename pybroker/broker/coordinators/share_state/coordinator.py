@@ -1,7 +1,7 @@
 """The share coordinator of this broker, and the client of all share coordinators.
 
-The key of a share state hashes to a partition of `__share_group_state`, whose leader stores the state. `Persister`
-finds that broker and calls it: this broker directly, another broker by Kafka's requests 83 to 87.
+The key of a share state hashes to a partition of `__share_group_state`. The leader of this partition stores the state.
+`Persister` finds the leader. It calls this broker directly, and other brokers by Kafka's requests 83 to 87.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class ShareStateCoordinator:
         return state
 
     def summary(self, key: Key) -> ShareState | None:
-        """Return the state as it is in the log; None if there is none."""
+        """Return the state as it is in the log; None if it does not exist."""
         return self._shard(key).found(key)
 
     async def _stored(self, begin: Callable[[Done], None]) -> None:
@@ -163,7 +163,7 @@ class ShareStateCoordinator:
             self._pruning = self._dependencies.loop.create_task(self._prune_all())
 
     async def _prune_all(self) -> None:
-        """Delete records that are older than the last snapshots of all states."""
+        """Delete the records before the last snapshots of all states."""
         for shard in list(self.shards):
             if shard.state is not ShardState.ACTIVE:
                 continue
@@ -190,7 +190,8 @@ class Persister:
         self._peers = peers
 
     async def _where(self, key: Key) -> int | None:
-        """Return the broker that stores the state; None: this broker. Raise KafkaError COORDINATOR_NOT_AVAILABLE."""
+        """Return the id of the broker that stores the state; None for this broker. Raise KafkaError
+        COORDINATOR_NOT_AVAILABLE."""
         topics = self._dependencies.topics
         topic_id = topics.topic_id(SHARE_STATE_TOPIC)
         if topic_id is None:
@@ -207,7 +208,7 @@ class Persister:
         return leader
 
     async def initialize(self, key: Key, state_epoch: int, start_offset: int) -> None:
-        """Create a state, or set the start offset of an existing one in a later state epoch."""
+        """Create a state. If it exists, set its start offset and the later state epoch."""
         broker = await self._where(key)
         if broker is None:
             await self._coordinator.initialize(key, state_epoch, start_offset)
@@ -224,7 +225,7 @@ class Persister:
         return await self._peers.read(broker, key, leader_epoch)
 
     async def write(self, key: Key, write: Write) -> None:
-        """Write a change; return once it is durable."""
+        """Write a change. Return when it is durable."""
         broker = await self._where(key)
         if broker is None:
             await self._coordinator.write(key, write)

@@ -100,7 +100,7 @@ def batches_of(stored: Iterable[Any]) -> Iterable[StateBatch]:
         if batch.delivery_state not in known or batch.last_offset < batch.first_offset:
             raise CodecError(f"there is no batch {batch!r} of a share group")
         state = DeliveryState(batch.delivery_state)
-        # A lock is not stored: records that were acquired at the time of the write become available.
+        # Locks are not stored. Records that were acquired at the time of the write become available.
         if state is DeliveryState.ACQUIRED:
             state = DeliveryState.AVAILABLE
         yield StateBatch(batch.first_offset, batch.last_offset, state, batch.delivery_count)

@@ -1,7 +1,7 @@
 """One shard of the share coordinator: the states whose keys hash to one partition of `__share_group_state`.
 
-A write takes effect once it is durable. Most writes store only their changes (ShareUpdate). After a number of updates,
-and after a write with unknown outcome, the shard stores the whole state (ShareSnapshot).
+A write takes effect when it is durable. Most writes store only the changes (ShareUpdate). The shard stores the whole
+state (ShareSnapshot) after a number of updates, and after a write whose outcome is unknown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 Done = Callable[[ErrorCode], None]
-"""Called once: with NONE when the change is durable, else with an error; the caller then assumes that nothing changed.
+"""Called once: with NONE when the change is durable, or with an error. After an error the caller assumes that nothing
+has changed.
 """
 
 
@@ -50,7 +51,7 @@ class ShareStateEntry(msgspec.Struct, eq=False):
     """Updates since the last snapshot."""
     in_flight: int = 0
     doubtful: bool = False
-    """Whether a failed write may be in the log; the next write then is a snapshot."""
+    """Whether a failed write may be in the log. If so, the next write is a snapshot."""
 
 
 class LoadedShareState(msgspec.Struct):
@@ -123,15 +124,15 @@ class ShareStateShard(Shard[LoadedShareState]):
     # --- states -------------------------------------------------------------------------------------------------------
 
     def found(self, key: Key) -> ShareState | None:
-        """Return the state as it is in the log; None if there is none."""
+        """Return the state as it is in the log; None if it does not exist."""
         entry = self.entries.get(key)
         return None if entry is None else entry.state
 
     def initialize(self, key: Key, state_epoch: int, start_offset: int, done: Done) -> None:
-        """Create a state, or set the start offset of an existing one in a later state epoch.
+        """Create a state. If it exists, set its start offset and the later state epoch.
 
-        A repeated call with the same state epoch changes nothing: records may have been acquired in the meantime. Raise
-        KafkaError FENCED_STATE_EPOCH for an earlier state epoch.
+        A repeated call with the same state epoch changes nothing, because records may have been acquired in the
+        meantime. Raise KafkaError FENCED_STATE_EPOCH for an earlier state epoch.
         """
         entry = self.entries.get(key)
         if entry is not None:
@@ -145,8 +146,8 @@ class ShareStateShard(Shard[LoadedShareState]):
                     self._snapshot(key, entry.coming, done)
                 return
         leader_epoch = 0 if entry is None else entry.coming.leader_epoch
-        # If the start offset is set, no record after it is complete. If it is not set, the number of complete records
-        # is unknown.
+        # If the start offset is known, no record after it is complete. If it is not known, the number of complete
+        # records is unknown.
         complete = NO_COUNT if start_offset == NO_OFFSET else 0
         self._snapshot(key, ShareState(state_epoch, start_offset, leader_epoch, complete), done)
 
@@ -160,7 +161,7 @@ class ShareStateShard(Shard[LoadedShareState]):
         if leader_epoch == entry.coming.leader_epoch and not entry.in_flight and not entry.doubtful:
             done(ErrorCode.NONE, entry.state)
             return
-        # Start from the state with all pending writes: they precede this snapshot in the log.
+        # Start from the state that includes all pending writes, because they precede this snapshot in the log.
         coming = msgspec.structs.replace(entry.coming, leader_epoch=leader_epoch)
         self._snapshot(key, coming, lambda error: done(error, None if error else coming))
 
@@ -180,7 +181,7 @@ class ShareStateShard(Shard[LoadedShareState]):
         self._store(key, entry, after, (update_key(key), value), lambda error, _: done(error))
 
     def delete(self, key: Key, done: Done) -> None:
-        """Delete a state, or do nothing if it does not exist."""
+        """Delete a state. Do nothing if it does not exist."""
         entry = self.entries.pop(key, None)
         if entry is None:
             done(ErrorCode.NONE)

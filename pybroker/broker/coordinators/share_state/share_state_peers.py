@@ -1,4 +1,5 @@
-"""Calls share coordinators on other brokers by Kafka's requests 83 to 87. A broker without peers does not import it."""
+"""Calls share coordinators on other brokers by Kafka's requests 83 to 87. A broker without peers does not import this
+module."""
 
 from __future__ import annotations
 

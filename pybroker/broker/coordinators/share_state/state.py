@@ -11,7 +11,8 @@ import msgspec
 from pybroker.native import Uuid
 
 NO_OFFSET = -1
-"""The start offset of a partition that the group has not read yet: share.auto.offset.reset determines it."""
+"""The start offset of a partition that the group has not read yet. share.auto.offset.reset determines it when the group
+first reads."""
 NO_COUNT = -1
 
 
@@ -20,7 +21,7 @@ class DeliveryState(IntEnum):
 
     AVAILABLE = 0
     ACQUIRED = 1
-    """Never stored: after a load the record is AVAILABLE."""
+    """Never stored. After a load, the record is AVAILABLE."""
     ACKNOWLEDGED = 2
     ARCHIVING = 3
     """Delivery has failed, and the record's dead letter is being written (KIP-1191)."""
@@ -62,7 +63,7 @@ class ShareState(msgspec.Struct, frozen=True):
     leader_epoch: int = 0
     """Leader epoch of the partition; writes of leaders in earlier epochs are refused."""
     complete_count: int = NO_COUNT
-    """Number of records at and above the start offset that are in a terminal state (KIP-1226); −1: not known."""
+    """Number of records at and above the start offset in a terminal state (KIP-1226); −1 if unknown."""
     batches: tuple[StateBatch, ...] = ()
     """In ascending order. Offsets that are in no batch are AVAILABLE and were never delivered."""
 
@@ -88,8 +89,8 @@ def changed(state: ShareState, write: Write) -> ShareState:
 
 
 def combined(known: Iterable[StateBatch], later: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...]:
-    """Return the batches from `start` on. `later` replaces `known` where they overlap; neighbours with the same state
-    are merged."""
+    """Return the batches from `start` on. Where the two overlap, `later` replaces `known`. Neighbours with the same
+    state are merged."""
     over = sorted(later)
     pieces: list[StateBatch] = list(over)
     for batch in known:

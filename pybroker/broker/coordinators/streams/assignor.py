@@ -1,10 +1,10 @@
 """The assignor `sticky` (KIP-1071): places active tasks and standbys. Pure.
 
-It places active tasks first. A task stays on its member, as long as the member has no more than its share of tasks.
-Otherwise it goes to a member with a copy of its state, or else to the least loaded process. It then places standbys: on
-the member that had the standby before, on a member with a copy of the state, or on the least loaded process without the
-task. A process has a task at most once, because its members share a state directory. The load of a process is its
-number of tasks per member: an instance with more threads gets more tasks.
+It places active tasks first. A task stays on its member, unless the member has more than its share of tasks. Otherwise
+the task goes to a member with a copy of its state, or else to the least loaded process. The assignor then places
+standbys: on the member that had the standby before, on a member with a copy of the state, or on the least loaded
+process without the task. A process has a task at most once, because its members share a state directory. The load of a
+process is its number of tasks per member: an instance with more threads gets more tasks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Worker(msgspec.Struct, frozen=True):
     process_id: str
     has: HeldTasks
     offsets: TaskOffsets = {}
-    """Changelog offsets of all task states on its disk, including tasks that it does not run."""
+    """Changelog offsets of all task states on the member's disk, even of tasks that it does not run."""
 
 
 def sticky(
@@ -115,7 +115,7 @@ class _Assignment:
         return self._process_of[member].members[member]
 
     def _assign_active(self) -> None:
-        # Sort by partition: the tasks of one subtopology then stay spread over their previous members.
+        # Sort by partition. The tasks of one subtopology then stay distributed over their previous members.
         left = sorted(self._all, key=lambda task: (task[1], task[0]))
         for before in (self._ran.get, self._least_loaded_copy):
             waiting, left = left, []
@@ -174,8 +174,8 @@ class _Assignment:
 
 
 def _copies(workers: Sequence[Worker]) -> dict[Task, list[str]]:
-    """Return task → members with a copy of its state: members with a standby first, then the others by changelog
-    offset."""
+    """Return task → members with a copy of its state. Members with a standby come first, then the other members by
+    changelog offset."""
     found: dict[Task, list[tuple[bool, int, str]]] = {}
     for worker in workers:
         for task in worker.has.standby | worker.offsets.keys():

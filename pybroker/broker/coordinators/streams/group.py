@@ -1,5 +1,4 @@
-"""One streams group: epochs, members, topology, target assignment. Pure data and its bookkeeping; no IO, no clock, no
-timers.
+"""One streams group: epochs, members, topology, target assignment. Data structures only: no IO, no clock, no timers.
 
     member joins, leaves, changes; a topic or a setting changes ──► group epoch + 1
     group epoch > target epoch, no delay ──► a new target assignment at the group epoch (`membership`)
@@ -31,17 +30,19 @@ class StreamsGroup(EpochGroup[StreamsMember, Tasks]):
     kind = GroupKind.STREAMS
 
     validated_epoch: int = -1
-    """Epoch of the topology for which all topics were found to exist; −1: some are missing."""
+    """Epoch of the topology for which all topics exist; −1 while topics are missing."""
     assignor_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The assignor settings that the last target assignment used."""
     topology: Topology | None = None
     running: dict[Task, str] = msgspec.field(default_factory=dict)
-    """Task → the member on which it is active; the member may not have confirmed its revocation yet."""
+    """Task → the member on which it is active. If the member has to revoke the task, it may not have confirmed this
+    yet."""
     copied: dict[Task, frozenset[str]] = msgspec.field(default_factory=dict)
-    """Task → members that have it as standby or warm-up; they may not have confirmed its revocation yet."""
-    # The log does not contain the following fields: the coordinator recomputes them, or members report them again.
+    """Task → members that have it as standby or warm-up. If a member has to revoke the task, it may not have confirmed
+    this yet."""
+    # The log does not contain the following fields. The coordinator recomputes them, or members report them again.
     configured: ConfiguredTopology | None = None
-    """The topology with task and partition counts, computed for the topics as of version `looked_at` of the view."""
+    """The topology with task and partition counts, for the topics in version `looked_at` of the view."""
     reported: dict[str, TaskOffsetReport] = msgspec.field(default_factory=dict)
     """Member → the changelog offsets that it has reported."""
     shutdown_by: str | None = None

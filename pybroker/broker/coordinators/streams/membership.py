@@ -1,6 +1,6 @@
 """Membership changes of a streams group: heartbeats, leaving members, expired sessions (KIP-1071).
 
-Pure functions on a copy of the group. Each raises KafkaError before it changes anything.
+Pure functions that change a copy of the group. If a function raises KafkaError, it has not changed the copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def check_form(beat: StreamsHeartbeat) -> None:
-    """Validate the fields that can be checked without the group. Raise KafkaError INVALID_REQUEST or
+    """Validate the fields that do not depend on the group. Raise KafkaError INVALID_REQUEST or
     STREAMS_INVALID_TOPOLOGY."""
     problem = None
     if not beat.member_id.strip():
@@ -85,7 +85,8 @@ def enter(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> MemberE
         ),
         topology_epoch=metadata.topology_epoch if beat.topology is None else beat.topology.epoch,
         process_id=metadata.process_id if beat.process_id is None else beat.process_id,
-        # The heartbeat of a member that joins has all fields: a missing endpoint means that there is none.
+        # A member that joins sends all fields in its heartbeat. Therefore a missing endpoint means that there is no
+        # endpoint.
         endpoint=metadata.endpoint if beat.endpoint is None and beat.epoch != JOINS else beat.endpoint,
         tags=metadata.tags if beat.tags is None else dict(beat.tags),
     )
@@ -123,7 +124,7 @@ def _check_room(group: StreamsGroup, beat: StreamsHeartbeat, size_max: int) -> N
 
 
 def _find(group: StreamsGroup, beat: StreamsHeartbeat) -> tuple[StreamsMember | None, StreamsMember]:
-    """Return (the stored state of the member, the member to update)."""
+    """Return (the member's stored state, the member to update)."""
     fresh = StreamsMember(beat.member_id, StreamsMemberMetadata("", ""))
     if beat.epoch != JOINS:
         known = (
@@ -152,8 +153,8 @@ def _find(group: StreamsGroup, beat: StreamsHeartbeat) -> tuple[StreamsMember | 
 def _check_epoch(member: StreamsMember, beat: StreamsHeartbeat) -> None:
     """Check the member epoch in a heartbeat.
 
-    The previous epoch is valid too if the member runs nothing beyond its assignment: it has lost the response with the
-    new epoch.
+    The previous epoch is also valid if the member runs no task beyond its assignment: such a member has lost the
+    response with the new epoch.
     """
     if beat.epoch == member.epoch:
         return
@@ -169,7 +170,8 @@ def _check_epoch(member: StreamsMember, beat: StreamsHeartbeat) -> None:
 
 
 def _topology(group: StreamsGroup, beat: StreamsHeartbeat) -> topologies.Topology | None:
-    """Return the group's topology after the heartbeat. Once the first member has set it, it does not change."""
+    """Return the group's topology after the heartbeat. The first member sets the topology; after that it does not
+    change."""
     if group.topology is None or beat.topology is None:
         return group.topology or beat.topology
     if beat.topology.epoch >= group.topology.epoch and beat.topology != group.topology:
@@ -193,7 +195,7 @@ def _check_tasks(group: StreamsGroup, owned: Tasks | None) -> None:
 
 
 def leave(group: StreamsGroup, beat: StreamsHeartbeat) -> None:
-    """Remove a member. With epoch GOES_AWAY, keep the static member's assignment until its session expires.
+    """Remove a member. With epoch GOES_AWAY, keep the assignment of this static member until its session expires.
 
     Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     """
@@ -204,7 +206,7 @@ def leave(group: StreamsGroup, beat: StreamsHeartbeat) -> None:
     if beat.shutdown:
         ask_shutdown(group, beat.member_id)
     if beat.epoch == GOES_AWAY:
-        # Epoch 0: the member that replaces this one may commit from its first epoch on.
+        # Epoch 0 allows the replacing member to commit from its first epoch on.
         held = msgspec.structs.replace(member.assigned, active=dict.fromkeys(member.assigned.active, 0))
         group.put(msgspec.structs.replace(member, epoch=GOES_AWAY, assigned=held, revoking=NOTHING))
     else:
@@ -212,7 +214,7 @@ def leave(group: StreamsGroup, beat: StreamsHeartbeat) -> None:
 
 
 def remove(group: StreamsGroup, member_id: str) -> None:
-    """Remove a member; the next target assignment gives its tasks to others."""
+    """Remove a member. The next target assignment gives its tasks to other members."""
     group.remove(member_id)
     group.epoch += 1
     if not group.members:
@@ -220,7 +222,7 @@ def remove(group: StreamsGroup, member_id: str) -> None:
 
 
 def ask_shutdown(group: StreamsGroup, member_id: str) -> None:
-    """Request that all members shut down. The request stays until all members have left."""
+    """Request that all members shut down. The request is valid until all members have left."""
     if group.shutdown_by is None:
         group.shutdown_by = member_id
 

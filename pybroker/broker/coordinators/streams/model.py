@@ -14,7 +14,7 @@ Task = tuple[str, int]
 """(subtopology id, partition): processes one partition of a subtopology's input topics."""
 
 TaskOffsets = Mapping[Task, int]
-"""Changelog offsets by task: the sum over the task's state stores."""
+"""Changelog offsets by task. The value is the sum over the task's state stores."""
 
 NO_TASKS: frozenset[Task] = frozenset()
 
@@ -65,7 +65,7 @@ class Tasks(msgspec.Struct, frozen=True):
     """Tasks by role: a target assignment, or the tasks that a member reports.
 
     A warm-up task prepares the state of a task that will move later. Neither Kafka 4.4 nor this coordinator assigns
-    any.
+    warm-up tasks.
     """
 
     active: frozenset[Task] = NO_TASKS
@@ -73,7 +73,7 @@ class Tasks(msgspec.Struct, frozen=True):
     warmup: frozenset[Task] = NO_TASKS
 
     def shares_any(self, held: HeldTasks) -> bool:
-        """Return whether `held` contains at least one of the tasks in the same role."""
+        """Return whether `held` contains at least one of these tasks in the same role."""
         return not (
             self.active.isdisjoint(held.active)
             and self.standby.isdisjoint(held.standby)
@@ -81,7 +81,7 @@ class Tasks(msgspec.Struct, frozen=True):
         )
 
     def is_within(self, held: HeldTasks) -> bool:
-        """Return whether `held` contains all of the tasks in the same roles."""
+        """Return whether `held` contains all of these tasks in the same roles."""
         return self.active <= held.active.keys() and self.standby <= held.standby and self.warmup <= held.warmup
 
 
@@ -125,8 +125,8 @@ class StreamsMember(msgspec.Struct, frozen=True):
     member_id: str
     metadata: StreamsMemberMetadata
     epoch: int = 0
-    """The epoch of the target assignment that the member has reached or is moving to. GOES_AWAY: a static member that
-    has left temporarily."""
+    """The epoch of the target assignment that the member has reached or moves to. GOES_AWAY: a static member that has
+    left temporarily."""
     previous_epoch: int = 0
     state: StreamsMemberState = StreamsMemberState.STABLE
     assigned: HeldTasks = NOTHING
@@ -144,8 +144,8 @@ class StreamsMember(msgspec.Struct, frozen=True):
         return self.metadata.process_id
 
     def moved_to(self, epoch: int) -> StreamsMember:
-        """Return the member in another epoch, with the current one as its previous epoch: the response may be lost, and
-        the member then repeats its old epoch."""
+        """Return the member in another epoch. Its current epoch becomes its previous epoch, because the member repeats
+        the old epoch if it loses the response."""
         return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
@@ -154,14 +154,16 @@ class StreamsMember(msgspec.Struct, frozen=True):
 
 
 class TaskOffsetReport(msgspec.Struct, frozen=True):
-    """The changelog offsets that a member has reported. Not stored in the log: members report them again."""
+    """The changelog offsets that a member has reported. They are not stored in the log, because members report them
+    again."""
 
     offsets: TaskOffsets = {}
     end_offsets: TaskOffsets = {}
 
 
 class StreamsHeartbeat(msgspec.Struct, frozen=True):
-    """A StreamsGroupHeartbeat, independent of its version. A field that is None has not changed since the previous one.
+    """A StreamsGroupHeartbeat, independent of its version. A field is None if it has not changed since the previous
+    heartbeat.
     """
 
     member_id: str
@@ -187,8 +189,8 @@ class StreamsHeartbeat(msgspec.Struct, frozen=True):
 
     @property
     def metadata(self) -> tuple[StreamsMemberMetadata, TaskOffsetReport]:
-        """The member's metadata, as far as the heartbeat contains it. The topology, which all members share, is not
-        part of it."""
+        """The member's metadata, as far as the heartbeat contains it, without the topology, which all members have in
+        common."""
         metadata = StreamsMemberMetadata(
             self.client_id,
             self.client_host,
@@ -219,7 +221,7 @@ class StreamsHeartbeat(msgspec.Struct, frozen=True):
 
 
 class EndpointPartitions(msgspec.Struct, frozen=True):
-    """The partitions of source topics, by name, that one member's endpoint serves."""
+    """The partitions of source topics, by topic name, for which one member's endpoint answers queries."""
 
     endpoint: tuple[str, int]
     active: Mapping[str, tuple[int, ...]]
@@ -227,7 +229,7 @@ class EndpointPartitions(msgspec.Struct, frozen=True):
 
 
 class MissingTopic(msgspec.Struct, frozen=True):
-    """An internal topic that the topology needs and that does not exist."""
+    """An internal topic that the topology needs but that does not exist."""
 
     name: str
     partitions: int
@@ -248,9 +250,9 @@ class StreamsHeartbeatResult(msgspec.Struct, frozen=True):
     recovery_lag: int = -1
     statuses: tuple[Status, ...] = ()
     assigned: Tasks | None = None
-    """The tasks of the member; None: unchanged since the previous response."""
+    """The tasks of the member; None if they have not changed since the previous response."""
     endpoint_epoch: int = 0
     endpoints: tuple[EndpointPartitions, ...] | None = None
-    """The partitions by endpoint; None: unchanged since the previous response."""
+    """The partitions by endpoint; None if they have not changed since the previous response."""
     missing: tuple[MissingTopic, ...] = ()
     """Internal topics that must exist before tasks are assigned."""

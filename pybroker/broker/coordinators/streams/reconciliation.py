@@ -1,4 +1,5 @@
-"""One step of one member towards its target assignment: it revokes tasks before it gets new ones. Pure (KIP-1071).
+"""A member's next step towards its target assignment. The member revokes tasks before it gets new tasks. Pure
+(KIP-1071).
 
     STABLE      ──new target──► tasks to revoke ──► UNREVOKED     in its old epoch, without these tasks
                                 else ─────────────► target epoch, with the tasks that no other member owns
@@ -6,8 +7,8 @@
     UNRELEASED  ──each heartbeat──────────────────► as from STABLE: other members may have released tasks
 
 A task is active on at most one member. A process has a task at most once, in any role, because its members share a
-state directory. A member can change the role of its own task. An active task that becomes a standby does so at once. A
-standby that becomes active stays a standby until no other member runs the task.
+state directory. A member can change the role of its own task. An active task becomes a standby at once. A standby
+becomes active only when no other member runs the task.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def reconcile(
     if member.state is StreamsMemberState.UNREVOKED:
         if has_not_released(member.revoking):
             return member
-        # The member has revoked the tasks: its epoch advances, and later requests in the old epoch are outdated.
+        # The member has revoked the tasks and moves to a new epoch. Requests in the old epoch are outdated.
         stays_in = min(member.epoch + 1, target_epoch)
 
     def is_free(task: Task) -> bool:
@@ -66,7 +67,7 @@ def reconcile(
     had = member.assigned
     kept = {task: since for task, since in had.active.items() if task in target.active}
     standby, warmup = had.standby & target.standby, had.warmup & target.warmup
-    # A standby or warm-up that is to become active keeps its role until the task is free.
+    # A standby or warm-up that will become active keeps its role until the task is free.
     promoted_standby, promoted_warmup = had.standby & target.active, had.warmup & target.active
     new_standby = frozenset(task for task in target.standby - had.standby if is_free(task))
     new_warmup = frozenset(task for task in target.warmup - had.warmup if is_free(task))

@@ -49,7 +49,8 @@ def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
     old = StreamsGroup(group_id) if before is None else before
     records: Records = {}
     for member_id in old.members.keys() - after.members.keys():
-        # Write tombstones in Kafka's order: when replaying, Kafka requires the metadata for a member's other records.
+        # Write tombstones in Kafka's order. When Kafka replays a member's other records, it requires the member's
+        # metadata.
         records[_key(CURRENT, group_id, member_id)] = None
         records[_key(TARGET, group_id, member_id)] = None
         records[_key(MEMBER, group_id, member_id)] = None
@@ -64,7 +65,7 @@ def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
     for member_id in after.members:
         target = after.target.get(member_id)
         if old.target.get(member_id) != target:
-            # None: the member left and rejoined within one write, and has no target assignment yet.
+            # None: the member left and rejoined in the same write, and has no target assignment yet.
             records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
@@ -261,7 +262,7 @@ def _read_member(member_id: str, metadata: Any, current: Any) -> StreamsMember:
         of_itself,
         epoch,
         current.previous_member_epoch,
-        # An unknown state, of a later release: the member's next step computes what it has to revoke.
+        # A later release wrote this unknown state. The member's next step computes the tasks that it has to revoke.
         StreamsMemberState(current.state) if current.state in known else StreamsMemberState.UNRELEASED,
         HeldTasks(_active(current.active_tasks, epoch), _tasks(current.standby_tasks), _tasks(current.warmup_tasks)),
         HeldTasks(

@@ -1,4 +1,4 @@
-"""The settings of streams groups, by broker and by group. Read at each use, because they are dynamic."""
+"""The settings of streams groups, by broker and by group. They are dynamic, so each use reads them again."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class StreamsSettings:
         return effective_words(STREAMS_RACK_TAGS, self._own(group_id), self._config)
 
     def of_assignor(self, group_id: str) -> dict[str, str]:
-        """Return the settings whose change requires a new target assignment; the group's record contains them."""
+        """Return the settings of the assignor. A change of them requires a new target assignment, so the group's record
+        contains them."""
         values = {STANDBYS: str(self.standbys(group_id))}
         if tags := self.tags(group_id):
             values[TAGS] = ",".join(tags)

@@ -111,7 +111,8 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
             endpoint_changed = moved.metadata.endpoint != (None if before is None else before.metadata.endpoint)
             if endpoint_changed or (changed and moved.metadata.endpoint is not None):
                 draft.endpoint_epoch += 1
-            # A member that reports other tasks may have lost the response with its assignment.
+            # The member reports tasks that differ from its assignment. It may have lost the response with the
+            # assignment.
             differs = beat.owned is not None and beat.owned != moved.assigned.tasks
             return self._result(draft, moved, beat, with_assignment=changed or differs or beat.epoch == JOINS)
 
@@ -119,7 +120,8 @@ class StreamsKind(EpochKind[StreamsGroup, StreamsHeartbeat, StreamsHeartbeatResu
 
     def leave(self, draft: StreamsGroup, beat: StreamsHeartbeat) -> StreamsHeartbeatResult:
         membership.leave(draft, beat)
-        # The target assignment must use the current topics, even if no member has sent a heartbeat since the load.
+        # The target assignment must use the current topics, even if no member has sent a heartbeat since the group was
+        # loaded.
         self._look(draft)
         return StreamsHeartbeatResult(member_id=beat.member_id, epoch=beat.epoch)
 

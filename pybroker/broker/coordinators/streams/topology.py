@@ -19,7 +19,7 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 NAMES_TOLD = 3
-"""Number of topic names in a status; further topics are only counted."""
+"""Limit of topic names in a status. Further topics are only counted."""
 
 
 class InternalTopic(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class InternalTopic(msgspec.Struct, frozen=True):
 
 
 class CopartitionGroup(msgspec.Struct, frozen=True):
-    """Topics that must have equal partition counts, as indexes into the subtopology's lists."""
+    """Topics that must have equal partition counts. The values are indexes into the subtopology's lists."""
 
     sources: tuple[int, ...] = ()
     source_regexes: tuple[int, ...] = ()
@@ -115,15 +115,15 @@ class Unfit(Exception):
 
 
 class MissingSources(Unfit):
-    """Source topics do not exist."""
+    """Source topics that do not exist."""
 
 
 class PartitionCountError(Unfit):
-    """Partition counts do not match."""
+    """Topics with wrong partition counts."""
 
 
 class MissingInternal(Unfit):
-    """Internal topics must be created."""
+    """Internal topics that must be created."""
 
 
 class ConfiguredTopology(msgspec.Struct, frozen=True):
@@ -142,7 +142,7 @@ class ConfiguredTopology(msgspec.Struct, frozen=True):
 
 
 def check(topology: Topology) -> None:
-    """Validate a topology without regard to existing topics.
+    """Validate a topology, independent of the existing topics.
 
     Raise KafkaError STREAMS_INVALID_TOPOLOGY or INVALID_REQUEST.
     """
@@ -168,7 +168,8 @@ def check(topology: Topology) -> None:
     ids = [part.subtopology_id for part in topology.subtopologies]
     if len(set(ids)) != len(ids):
         raise _invalid("Two subtopologies have the same id.")
-    # Detect cycles, and repartition topics to which no subtopology writes; both are errors whatever topics exist.
+    # Detect cycles, and repartition topics to which no subtopology writes. Both are errors, independent of the existing
+    # topics.
     _repartition_counts(topology, lambda _: 1)
 
 
@@ -193,7 +194,8 @@ def configure(topology: Topology, count_of: Callable[[str], int]) -> ConfiguredT
 
 
 def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int]:
-    """Return the partition counts of all topics: of existing topics, else the count that they are to have."""
+    """Return the partition counts of all topics. A topic that does not exist gets the count with which it has to be
+    created."""
     decided = _repartition_counts(topology, count_of)
 
     def count(name: str) -> int:
@@ -207,7 +209,7 @@ def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int
     for part in topology.subtopologies:
         tasks = max(counts[name] for name in part.inputs)
         counts.update((topic.name, tasks) for topic in part.changelogs)
-    # Internal topics must have the specified or computed count, even if they exist with another.
+    # Internal topics must have the specified or computed count. An existing topic with another count is an error.
     counts.update((name, decided[name]) for name in specified)
     return counts
 
@@ -215,8 +217,8 @@ def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int
 def _repartition_counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int]:
     """Return the partition counts of repartition topics.
 
-    A count is the specified one, else that of the largest input topic among the subtopologies that write to the topic.
-    Raise KafkaError STREAMS_INVALID_TOPOLOGY if a count cannot be determined.
+    If the application specifies no count, the count is that of the largest input topic among the subtopologies that
+    write to the topic. Raise KafkaError STREAMS_INVALID_TOPOLOGY if a count cannot be determined.
     """
     counts = {
         topic.name: topic.partitions

@@ -40,8 +40,8 @@ ID_BYTES_MAX = 0x7FFF
 """The stored key has 16 bits for the length of the id."""
 
 PATIENCE_S = 0.1
-"""How long AddPartitionsToTxn of version 1 waits until the previous transaction has ended, or a pending write of the
-same id; equals the clients' retry backoff."""
+"""Seconds that AddPartitionsToTxn of version 1 waits for the end of the previous transaction, or for a pending write of
+the same id. Equal to the clients' retry backoff."""
 
 IDS_A_TURN = 1_000
 """Transactional ids checked in one step of the event loop; a longer step would delay heartbeats."""
@@ -129,11 +129,11 @@ class TransactionCoordinator:
 
     @property
     def id_bytes(self) -> int:
-        """Approximate memory of all transactional ids of this broker."""
         return sum(shard.id_bytes for shard in self.shards)
 
     def _require_room(self, transactional_id: str) -> None:
-        """Raise KafkaError POLICY_VIOLATION if a new id exceeds the limit: any client can use any number of ids."""
+        """Raise KafkaError POLICY_VIOLATION if a new id exceeds the limit. There is a limit because any client can use
+        any number of ids."""
         most = self._settings.id_bytes_max
         if self.id_bytes + entry_bytes(transactional_id) > most:
             self.statistics.ids_refused += 1
@@ -154,9 +154,9 @@ class TransactionCoordinator:
     async def initialize(
         self, transactional_id: str, timeout_ms: int, claimed: TransactionProducer | None
     ) -> TransactionProducer:
-        """Handle an InitProducerId: return the client's new producer id and epoch. Raise KafkaError.
+        """Handle an InitProducerId. Return the client's new producer id and epoch. Raise KafkaError.
 
-        An open transaction of the id is aborted first. Until the abort is complete, the client gets
+        If the id has an open transaction, abort it first. Until the abort is complete, the client gets
         CONCURRENT_TRANSACTIONS and retries.
         """
         shard = self._shard(transactional_id)
@@ -210,8 +210,8 @@ class TransactionCoordinator:
         *,
         patience_s: float = 0,
     ) -> None:
-        """Handle an AddPartitionsToTxn or AddOffsetsToTxn. Call `callback` once with NONE when the change is stored;
-        the call may come before this method returns.
+        """Handle an AddPartitionsToTxn or AddOffsetsToTxn. Call `callback` once with NONE when the change is stored,
+        possibly before this method returns.
 
         `patience_s`: how long to wait for a pending write, or for the end of the id's previous transaction.
         """
@@ -261,8 +261,8 @@ class TransactionCoordinator:
     def end_then(
         self, transactional_id: str, who: TransactionProducer, callback: CodeCallback, *, commit: bool
     ) -> None:
-        """Handle an EndTxn of version 1. Call `callback` once with NONE when the decision is stored; the call may come
-        before this method returns.
+        """Handle an EndTxn of version 1. Call `callback` once with NONE when the decision is stored, possibly before
+        this method returns.
 
         If the method raises KafkaError, it does not call `callback`.
         """
@@ -435,7 +435,7 @@ class TransactionCoordinator:
 
 
 async def _heard(start: Callable[[CodeCallback], None]) -> None:
-    """Call `start`, and return when it reports NONE. Raise KafkaError for any other code."""
+    """Call `start` and wait for the code that it reports. Raise KafkaError for any code except NONE."""
     heard: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     start(lambda code: None if heard.done() else heard.set_result(code))
     code = await heard

@@ -1,9 +1,9 @@
-"""Transactions whose topics are deleted while they are open and undeleted after they have ended.
+"""Transactions with deleted topics: a topic is deleted while the transaction is open, and undeleted after its end.
 
-A transaction does not wait for a deleted topic, and the coordinator writes no marker to another topic with the same
-name. The deletion record stores the transaction's outcome instead. After an undelete, each partition leader writes the
-missing markers before the topic becomes visible. Readers then do not wait for a transaction that ended long ago, and no
-later record of the producer becomes part of it.
+A transaction does not wait for a deleted topic. If another topic has the name now, the coordinator writes no marker to
+it. The deletion record stores the transaction's outcome instead. After an undelete, each partition leader writes the
+missing markers before the topic becomes visible. Therefore readers do not wait for a transaction that ended long ago,
+and later records of the producer do not become part of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 0.1
 RETRY_S_MAX = 5.0
-"""Longest delay between attempts; each delay is twice the previous one."""
+"""Longest delay between attempts, in seconds. Each delay is twice the previous delay."""
 
 
 class KeptOutcomes:
@@ -108,7 +108,7 @@ class OwedMarkers:
                 self._begin(state.topic_name, record, mine)
 
     async def stop(self) -> None:
-        """Stop waiting for commits; the partitions' next leaders check them again."""
+        """Stop waiting for commits. The next leaders of the partitions check them again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -150,15 +150,15 @@ class OwedMarkers:
         begun = []
         for outcome in outcomes:
             known = producers.get(outcome.producer_id)
-            # A transaction that began after the deletion is a new one: an earlier leader has written the missing
-            # marker.
+            # A transaction that began after the deletion is another transaction: an earlier leader has already written
+            # the missing marker.
             if (
                 known is not None
                 and known.producer_epoch <= outcome.producer_epoch - (outcome.version >= VERSION_2)
                 and known.transaction_start >= 0
                 and (end < 0 or known.transaction_start < end)
             ):
-                # Use the highest coordinator epoch: it was checked when the coordinator recorded the outcome, and the
+                # Use the highest coordinator epoch. It was checked when the coordinator recorded the outcome, but the
                 # coordinator may have changed since.
                 epoch = max(outcome.coordinator_epoch, known.coordinator_epoch)
                 marker = Marker(outcome.producer_id, outcome.producer_epoch, outcome.committed, epoch, outcome.version)
@@ -167,7 +167,7 @@ class OwedMarkers:
         return _MarkerWrite(part, -1 if offsets is None else offsets.log_end_offset, begun)
 
     async def _settle(self, topic_id: Uuid, started: Sequence[_MarkerWrite]) -> None:
-        """Report partitions to the controller once their markers are committed.
+        """Report partitions to the controller when their markers are committed.
 
         Retry failed writes as long as this broker leads the partition.
         """

@@ -28,7 +28,7 @@ class Everywhere:
     def __init__(
         self, broker_id: int, local: LocalMarkers, markers: BrokerConnections, questions: BrokerConnections
     ) -> None:
-        """Markers wait for replicas, and must not delay queries: each has connections of its own."""
+        """Markers wait for replicas, and must not delay queries. Therefore each of the two has its own connections."""
         self._broker_id = broker_id
         self._local = local
         self._markers = markers

@@ -1,8 +1,8 @@
 """Completion of decided transactions: writes a marker to every partition, then stores the completion.
 
 A marker goes to the partition leader and names the topic id. If there is no leader, or the broker no longer leads the
-partition, the coordinator retries as long as the topic exists. A deleted topic gets no marker, and neither does a new
-topic with its name: the deletion record stores the outcome for the case of an undelete.
+partition, the coordinator retries as long as the topic exists. A deleted topic gets no marker, nor does a new topic
+with the same name. Instead the deletion record stores the outcome, in case the topic is undeleted.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class TransactionStatistics(msgspec.Struct):
-    """Updated by the coordinator on the event loop's thread. The first two are gauges, the others only grow."""
+    """Updated by the coordinator on the event loop's thread. The first two are gauges; the others are counters."""
 
     without_leader: Counter[str] = msgspec.field(default_factory=Counter)
     """Transactional id → partitions whose markers wait because the partition has no leader."""
     completing: int = 0
-    """Transactions whose markers are all written, but whose completion could not be stored yet."""
+    """Transactions whose markers are all written, but whose completion is not stored yet."""
     commits: int = 0
     aborts: int = 0
     """Aborted transactions that are complete."""
     timeouts: int = 0
     """Transactions aborted because of their timeout; `aborts` includes them."""
     expirations: int = 0
-    """Transactional ids that were forgotten because they were unused."""
+    """Transactional ids that were removed because they were unused."""
     ids_refused: int = 0
-    """Transactional ids refused because all together would take too much memory."""
+    """Transactional ids refused because all ids together would take too much memory."""
     refused: int = 0
     """Partitions that refused a record because they were not part of its transaction (KIP-890)."""
 
@@ -55,11 +55,11 @@ CATCH_UP_MS = 10_000
 
 RETRY_S = 0.02
 RETRY_S_MAX = 1.0
-"""Longest delay between attempts; each delay is twice the previous one."""
+"""Longest delay between attempts, in seconds. Each delay is twice the previous delay."""
 
 OVER = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
-"""Codes of a partition that needs no marker any more: it has the marker, or it has a newer producer epoch, which shows
-that another coordinator has ended the transaction."""
+"""Codes of a partition that needs no marker any more. Either it has the marker, or it has a newer producer epoch, which
+proves that another coordinator has ended the transaction."""
 
 
 class Finishing:
@@ -104,7 +104,8 @@ class Finishing:
     async def _write_rest(
         self, shard: TransactionShard, entry: TransactionEntry, marker: Marker, left: set[TransactionPartition]
     ) -> None:
-        """Write the markers of partitions that were deleted, have no leader, or have refused a marker."""
+        """Write the markers of the remaining partitions: their topic was deleted, they have no leader, or they refused
+        the marker."""
         decided = entry.current
         try:
             if not await self._write_all(shard, entry.transactional_id, marker, left):
@@ -124,7 +125,7 @@ class Finishing:
     async def _write_all(
         self, shard: TransactionShard, transactional_id: str, marker: Marker, left: set[TransactionPartition]
     ) -> bool:
-        """Write markers until every partition has one. Return False if another coordinator has taken over."""
+        """Write markers until every partition has a marker. Return False if another coordinator has taken over."""
         wait_s = RETRY_S
         while left and not shard.is_over:
             await self._leave_out_gone(marker, left)
@@ -150,7 +151,8 @@ class Finishing:
                 gone = unknown()
                 live = await self._dead.keep(marker, sorted(gone)) if gone else frozenset()
             except KafkaError as error:
-                # Keep the partitions: a transaction must not end because the coordinator cannot read the metadata.
+                # Keep the partitions. The transaction must not end without their markers only because the coordinator
+                # cannot read the metadata.
                 log.info("cannot read now whether the topics of a transaction exist, retrying: %s", error)
                 return
             left -= {part for part in gone if part.topic_id not in live}
@@ -177,7 +179,7 @@ class Finishing:
         by_leader: dict[int, list[TransactionPartition]],
         callback: Callable[[set[TransactionPartition] | None], None],
     ) -> None:
-        """Call `callback` with the partitions that have their marker, or with None if another coordinator has taken
+        """Call `callback` with the partitions that have their marker now, or with None if another coordinator has taken
         over.
         """
         over: set[TransactionPartition] = set()
@@ -198,7 +200,7 @@ class Finishing:
             self._writer.write_then(leader, marker, parts, partial(ended, parts))
 
     def _complete(self, shard: TransactionShard, entry: TransactionEntry, decided: CoordinatedTransaction) -> None:
-        """Store the completion once all markers are durable. If the write fails, a later record of the transactional id
+        """Store the completion when all markers are durable. If the write fails, a later record of the transactional id
         replaces it."""
         if shard.is_over:
             return

@@ -37,9 +37,9 @@ class MarkerWriter(Protocol):
         self, broker_id: int, marker: Marker, parts: Sequence[TransactionPartition], callback: CodesCallback
     ) -> None:
         """Write markers to partitions that the given broker should lead. Call `callback` once with a code for each
-        partition.
+        partition, possibly before this method returns.
 
-        NONE: the marker is committed. The call may come before this method returns.
+        NONE: the marker is committed.
         """
         ...
 
@@ -48,7 +48,7 @@ class ProducerIdSource(Protocol):
     """Allocates producer ids (`coordinators.producer_ids`)."""
 
     async def next_id(self) -> int:
-        """Return an id that no other producer has. Raise KafkaError while none is available."""
+        """Return an id that no other producer has. Raise KafkaError if no id is available at the moment."""
         ...
 
 
@@ -56,7 +56,7 @@ class Knowledge(Protocol):
     """This broker's metadata image."""
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """Return once this broker has applied all decisions that the controller made before this call. Raise KafkaError
+        """Wait until this broker has applied all decisions that the controller made before this call. Raise KafkaError
         on timeout."""
         ...
 
@@ -67,13 +67,13 @@ class DeadTopics(Protocol):
     async def keep(self, marker: Marker, parts: Sequence[TransactionPartition]) -> frozenset[Uuid]:
         """Record the outcome of a transaction for partitions of deleted topics. Raise KafkaError.
 
-        Return the topics that turn out to exist; the caller writes markers to their partitions.
+        Return the topics that exist after all. The caller writes markers to their partitions.
         """
         ...
 
 
 class TransactionSettings:
-    """The coordinator's settings; read at each use, because some are dynamic."""
+    """The coordinator's settings. Some are dynamic, so each use reads them again."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = config

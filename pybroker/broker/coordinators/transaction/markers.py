@@ -30,10 +30,10 @@ class MarkerAppends(Protocol):
         raised: bool,
         callback: Callable[[int, int], None],
     ) -> Ended | None:
-        """Append a marker. Return the result if it is known at once; else return None and call `callback` with it once,
-        later.
+        """Append a marker. If the result is known at once, return it. Otherwise return None, and call `callback` with
+        the result once, later.
 
-        `raised`: the marker's producer epoch is above that of the transaction's records.
+        `raised`: whether the marker's epoch is higher than the epoch of the transaction's records.
         """
         ...
 
@@ -63,14 +63,14 @@ class LocalMarkers:
         return await self.begin(marker, parts)
 
     def begin(self, marker: Marker, parts: Sequence[TransactionPartition]) -> Awaitable[list[ErrorCode]]:
-        """Start `write`: when this method returns, the markers are in the logs. The caller awaits the error codes."""
+        """Start `write`. When this method returns, the markers are in the logs; the caller awaits the error codes."""
         future: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
         self.begin_then(marker, parts, lambda codes: None if future.done() else future.set_result(codes))
         return future
 
     def begin_then(self, marker: Marker, parts: Sequence[TransactionPartition], callback: CodesCallback) -> None:
-        """Like `begin`, but call `callback` once with the error codes. The call comes before this method returns if no
-        partition has to wait."""
+        """Like `begin`, but call `callback` once with the error codes. If no partition has to wait, call it before this
+        method returns."""
         codes = [ErrorCode.NONE] * len(parts)
         left = len(parts)
 

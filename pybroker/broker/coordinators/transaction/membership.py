@@ -34,12 +34,12 @@ TRY_AGAIN = frozenset(
 """Temporary errors of the coordinator. The producer gets NOT_ENOUGH_REPLICAS instead, which every client retries."""
 
 SETTLES_S = 5.0
-"""How long the first write of a transaction waits for the markers of the previous transaction, before the client has to
-retry. A producer of version 2 gets its next epoch before these markers are written."""
+"""Seconds that the first write of a transaction waits for the markers of the previous transaction before the client has
+to retry. A producer of version 2 gets its next epoch before these markers are written."""
 ASKED_AGAIN_S, ASKED_AGAIN_S_MAX = 0.001, 0.1
-"""Delays between queries to the coordinator during this wait, if it is another broker. That broker must answer each
-query at once: responses on one connection are in order, and a delayed one would hold up queries about other
-transactions."""
+"""First and longest delay, in seconds, between queries to the coordinator during this wait, if it is another broker.
+That broker must answer each query at once: responses on a connection are in order, and a delayed response would delay
+queries about other transactions."""
 
 
 class TransactionPeers(Protocol):
@@ -78,8 +78,8 @@ class TransactionMembership:
         adds: bool,
         abortable: bool,
     ) -> list[ErrorCode]:
-        """Return a code for each partition, as the client's version knows it. `adds`: add missing partitions to the
-        transaction."""
+        """Return a code for each partition, mapped to a code that the client's version knows. `adds`: whether to add
+        missing partitions to the transaction."""
         return _as_known(await self._settled(transactional_id, who, parts, adds=adds), abortable=abortable)
 
     async def _settled(
@@ -124,7 +124,7 @@ class TransactionMembership:
         adds: bool,
         patience_s: float = 0,
     ) -> list[ErrorCode]:
-        """Verify partitions on the coordinator: a partition that is not part of the transaction gets
+        """As the coordinator, verify partitions. A partition that is not part of the transaction gets
         TRANSACTION_ABORTABLE. Raise KafkaError.
 
         `patience_s`: see `TransactionCoordinator.add_then`.
@@ -142,10 +142,10 @@ class TransactionMembership:
         return [ErrorCode.NONE if is_held else ErrorCode.TRANSACTION_ABORTABLE for is_held in held]
 
     def answer_here(self, question: TransactionQuestion) -> bool:
-        """Answer the query of a partition leader on this broker (for a Produce that starts a transaction in the
-        partition) without creating a task.
+        """Answer a query of a partition leader on this broker, without creating a task. The query is about a Produce
+        that starts a transaction in the partition.
 
-        Return False if another broker coordinates the transaction; the caller then uses `answer`.
+        Return False if another broker coordinates the transaction. The caller then uses `answer`.
         """
         try:
             if self._leader(question.transactional_id) != self._broker_id:
@@ -177,7 +177,7 @@ class TransactionMembership:
         ]
 
     async def answer(self, question: TransactionQuestion) -> None:
-        """Answer the query of a partition leader on this broker; the coordinator may be any broker."""
+        """Answer a query of a partition leader on this broker. The coordinator may be any broker."""
         codes: list[ErrorCode] = []
         try:
             codes = await self._settled(
@@ -186,7 +186,7 @@ class TransactionMembership:
                 self._parts(question),
                 adds=question.adds,
             )
-        except Exception:  # Answer in every case: a data thread waits.
+        except Exception:  # Answer in every case, because a data thread waits.
             log.exception("cannot verify a transaction: this is a bug in pybroker")
             codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(question.partitions)
         finally:

@@ -1,7 +1,8 @@
 """Offsets committed in a producer's transaction (TxnOffsetCommit, KIP-98 and KIP-447).
 
 The broker first verifies with the transaction coordinator that the group's partition of the offsets topic is part of
-the transaction. A commit that is written after the end of its transaction would block all readers of the partition.
+the transaction. Otherwise a commit could be written after the end of its transaction, and would block all readers of
+the partition.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class TransactionalCommits:
     async def commit(
         self, transactional_id: str, request: CommitRequest, *, adds: bool, abortable: bool
     ) -> list[ErrorCode]:
-        """Return a code for each item once the accepted ones are durable. They become visible when the transaction
+        """Return a code for each item when the accepted items are durable. They become visible when the transaction
         commits.
 
         `adds`, `abortable`: see `TransactionMembership.verify`. Raise KafkaError for the whole request.

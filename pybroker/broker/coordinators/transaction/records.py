@@ -2,7 +2,8 @@
 
 Keys have version 0. This module reads values of versions 0 and 1, and writes version 1, which is flexible. Besides
 Kafka's tags, each topic has a pybroker tag with its topic id, which Kafka skips (`native/protocol/schema/stored`).
-Values that Kafka wrote lack the tag: the topic is the incarnation that had the name at the time of the write.
+Values that Kafka wrote have no such tag. For these, the topic is the incarnation that had the name at the time of the
+write.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One shard of the transaction coordinator: the transactional ids that hash to one partition of `__transaction_state`.
 
-A change takes effect once it is stored. Until then it is the entry's `coming`, and further changes wait or get
-CONCURRENT_TRANSACTIONS. Only the change after the end of a transaction does not wait for the write of the end. It
-follows the end in the same log, so a replay reads the end first. Each value contains the whole state of its id. If the
-write of the end fails and the next write succeeds, nothing is lost.
+A change takes effect when it is stored. Until then it is the entry's `coming`, and further changes wait or get
+CONCURRENT_TRANSACTIONS. There is one exception: the change after the end of a transaction does not wait until the end
+is stored. It follows the end in the same log, so a replay reads the end first. If the write of the end fails and the
+next write succeeds, nothing is lost, because each value contains the whole state of its id.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LoadedTransactions(msgspec.Struct):
 log = logging.getLogger(__name__)
 
 Stored = Callable[[ErrorCode], None]
-"""Called once: with NONE when the change is durable and in effect, else with the client's error code."""
+"""Called once: with NONE when the change is durable and in effect, or with the client's error code."""
 
 
 ENTRY_BYTES = 500
@@ -68,7 +68,8 @@ ENTRY_BYTES = 500
 
 
 def entry_bytes(transactional_id: str) -> int:
-    """Return the approximate memory of a transactional id: its name is in memory as text and as the key of records."""
+    """Return the approximate memory of a transactional id. Its name is in memory twice: as text, and as the key of
+    records."""
     return ENTRY_BYTES + 2 * len(transactional_id.encode())
 
 
@@ -83,7 +84,7 @@ class TransactionEntry(msgspec.Struct, eq=False):
     writes: int = 0
     """Number of changes written to the log."""
     stored: int = 0
-    """Number of the write that `current` is the result of."""
+    """Number of the write that led to `current`."""
     waiting: list[Callable[[], None]] = []
     """Callbacks to call when the write of `coming` has completed."""
     key: bytes = b""
@@ -94,7 +95,7 @@ class TransactionEntry(msgspec.Struct, eq=False):
 
     @property
     def base(self) -> CoordinatedTransaction | None:
-        """The state on which the next change is based; None: wait for the pending write."""
+        """Return the state on which the next change is based; None if it has to wait for the pending write."""
         if self.coming is None:
             return self.current
         return self.coming if self.coming.state in OVER else None
@@ -110,8 +111,8 @@ class TransactionEntry(msgspec.Struct, eq=False):
 class TransactionShard(Shard[LoadedTransactions]):
     """The transactional ids of one shard.
 
-    finish: called with each decided transaction, whose markers have to be written. abandon: called for a loaded open
-    transaction if one of its partitions belongs to a topic that can no longer be identified.
+    finish: called with each decided transaction, to write its markers. abandon: called for a loaded open transaction if
+    one of its partitions belongs to a topic that can no longer be identified.
     """
 
     def __init__(
@@ -172,8 +173,8 @@ class TransactionShard(Shard[LoadedTransactions]):
             entry.wake()
 
     def _named(self, part: TransactionPartition, update_ms: int) -> TransactionPartition | None:
-        """Add the topic id to a partition from a value that Kafka wrote: the id of the topic that had the name at that
-        time. Return None if there is none."""
+        """Add the topic id to a partition from a value that Kafka wrote: the id of the topic that had the name at the
+        time of the write. Return None if no topic had the name."""
         if part.topic_id != Uuid.ZERO:
             return part
         topic_id = self._topics.topic_id_at(part.topic, update_ms)
@@ -190,10 +191,10 @@ class TransactionShard(Shard[LoadedTransactions]):
         return self.entries.get(transactional_id)
 
     def store(self, entry: TransactionEntry, change: CoordinatedTransaction, stored: Stored) -> None:
-        """Store a change of `entry.base`; it takes effect when it is durable.
+        """Store a change of `entry.base`. The change takes effect when it is durable.
 
-        Callers that wait for the pending write may continue at once after the end of a transaction, else when this
-        write completes.
+        If the pending change is the end of a transaction, callers that wait for it may continue at once; otherwise they
+        continue when this write completes.
         """
         assert entry.base is not None
         entry.coming = change
@@ -216,7 +217,7 @@ class TransactionShard(Shard[LoadedTransactions]):
             entry.wake()
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the completion of a transaction in a task, which is cancelled when the shard leaves this broker."""
+        """Run the completion of a transaction in a task. The task is cancelled when the shard leaves this broker."""
         task = asyncio.get_running_loop().create_task(work)
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
@@ -225,7 +226,7 @@ class TransactionShard(Shard[LoadedTransactions]):
         act(self, entry)
 
     def forget(self, entry: TransactionEntry, done: Stored) -> None:
-        """Write a tombstone for an id that has not been used for a long time."""
+        """Write a tombstone for an id that has been unused for a long time."""
         if self.entries.pop(entry.transactional_id, None) is not None:
             self.id_bytes -= entry_bytes(entry.transactional_id)
             self.log.write([(entry.key, None)], lambda error, _: done(error))

@@ -1,4 +1,4 @@
-"""One transactional id: its producer, its state, its partitions. Pure data and decisions: no IO, no clock, no timers.
+"""One transactional id: its producer, its state, its partitions. Data and pure functions: no IO, no clock, no timers.
 
 A decision returns the state to store, or raises KafkaError for the client.
 
@@ -8,8 +8,8 @@ A decision returns the state to store, or raises KafkaError for the client.
       └──────────────────────── InitProducerId ◄───────────────────────────────────────────────┘
 
 From CompleteCommit or CompleteAbort, the next transaction begins when its first partition is added. Version 2 of the
-protocol (KIP-890) raises the producer's epoch at the end of each transaction: no record of one transaction can become
-part of the next.
+protocol (KIP-890) raises the producer's epoch at the end of each transaction, so that no record of a transaction can
+become part of the next.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from pybroker.protocol.error_codes import ErrorCode
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_LAST = 32_766
-"""The last usable epoch of a producer id. One more epoch is reserved to fence the producer, which then gets a new id.
+"""The last usable epoch of a producer id. One more epoch is reserved to fence the producer. The producer then gets a
+new id.
 """
 
 VERSION_1, VERSION_2 = 1, 2
@@ -67,8 +68,8 @@ LEGAL_MOVES: dict[TransactionState, frozenset[TransactionState]] = {
         {TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_ABORT}
     ),
 }
-"""State → states that may follow it in the log. Version 2 writes PrepareAbort without an open transaction, for an abort
-that only raises the epoch."""
+"""State → states that may follow it in the log. In version 2, PrepareAbort may follow even without an open transaction,
+for an abort that only raises the epoch."""
 
 ENDING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 """States in which the outcome is decided and markers are being written."""
@@ -110,7 +111,7 @@ class CoordinatedTransaction(msgspec.Struct, frozen=True):
     previous_producer_id: int = NO_PRODUCER_ID
     """The producer id before the current one; its epochs are exhausted."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The producer id that the client gets when this transaction ends."""
+    """The producer id that the client gets at the end of this transaction."""
     last_epoch: int = NO_EPOCH
     """The previous epoch; a retried request may still carry it. Not stored."""
     version: int = VERSION_1
@@ -127,7 +128,8 @@ class CoordinatedTransaction(msgspec.Struct, frozen=True):
 
     @property
     def successor(self) -> TransactionProducer:
-        """The client's next producer id and epoch, when a transaction of version 2 is ending or has ended."""
+        """Return the client's next producer id and epoch after a transaction of version 2 that is ending or has ended.
+        """
         if self.next_producer_id != NO_PRODUCER_ID:
             return TransactionProducer(self.next_producer_id, 0)
         return TransactionProducer(self.producer_id, self.producer_epoch)
@@ -156,7 +158,7 @@ def initialize(
     *,
     new_id: int | None = None,
 ) -> CoordinatedTransaction:
-    """Handle an InitProducerId without an open transaction: return the state with the next epoch, or with `new_id`.
+    """Handle an InitProducerId without an open transaction. Return the state with the next epoch, or with `new_id`.
 
     `claimed`: the client's current producer id and epoch (KIP-360); a retry gets the same result. Raise KafkaError
     PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
@@ -204,7 +206,7 @@ def check_claimed(now: CoordinatedTransaction, claimed: TransactionProducer | No
 def check_producer(now: CoordinatedTransaction, who: TransactionProducer) -> None:
     """Check that a request comes from the current producer. Raise KafkaError."""
     if now.state in ENDING and who == now.successor:
-        # Check this before the producer id: the stored id may still be the previous one, whose epochs are exhausted.
+        # Check this before the producer id: the stored id may still be the previous id, whose epochs are exhausted.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if who.producer_id != now.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -221,8 +223,8 @@ def add(
     now_ms: int,
     version: int = VERSION_1,
 ) -> CoordinatedTransaction:
-    """Add partitions to the transaction, or begin one. Return the same object if it already contains them. Raise
-    KafkaError."""
+    """Add partitions to the transaction, or begin a transaction. Return the same object if it already contains the
+    partitions. Raise KafkaError."""
     check_producer(now, who)
     wanted = frozenset(parts)
     if now.state is TransactionState.ONGOING and wanted <= now.partitions:
@@ -244,14 +246,15 @@ def holds(now: CoordinatedTransaction, who: TransactionProducer, parts: Iterable
 
 
 def end(now: CoordinatedTransaction, who: TransactionProducer, commit: bool, now_ms: int) -> CoordinatedTransaction:
-    """Handle an EndTxn of version 1. Return the same object if the transaction has already ended in this way. Raise
-    KafkaError."""
+    """Handle an EndTxn of version 1. Return the same object if the transaction has already ended with the same outcome.
+    Raise KafkaError."""
     if who.producer_id != now.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if who.epoch != now.producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if now.state is TransactionState.ONGOING:
-        # The producer's current version does not matter: a marker with an unchanged producer epoch is one of version 1.
+        # The producer's current version does not matter, because a marker with an unchanged producer epoch is a marker
+        # of version 1.
         return now.moved(
             TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT, now_ms, version=VERSION_1
         )
@@ -264,18 +267,19 @@ def end_and_bump(
     """Handle an EndTxn of version 2: the producer continues with the next epoch, or with `new_id` if its epochs are
     exhausted.
 
-    Return the same object if the transaction has already ended in this way. An abort without a transaction raises the
-    epoch as well: records that never became part of a transaction may still be in flight. Raise KafkaError.
+    Return the same object if the transaction has already ended with the same outcome. An abort without a transaction
+    raises the epoch too, because records that never became part of a transaction may still be in flight. Raise
+    KafkaError.
     """
     if now.state in ENDING and who == now.successor:
-        # The transaction that is ending belongs to the previous epoch; the producer has not begun one in its current
-        # epoch.
+        # The transaction that is ending belongs to the previous epoch. In its current epoch, the producer has not begun
+        # a transaction.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     rotated = who == TransactionProducer(now.previous_producer_id, EPOCH_LAST) and now.producer_epoch == 0
     if who.producer_id != now.producer_id and not rotated:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if rotated or who.epoch == now.producer_epoch - 1:
-        # The request is a retry, or the transaction timed out and was aborted before it arrived.
+        # The request is a retry, or the transaction was aborted by its timeout before the request arrived.
         if (
             now.state in (TransactionState.ONGOING, TransactionState.EMPTY)
             or now.version < VERSION_2
@@ -309,9 +313,10 @@ def _ended(now: CoordinatedTransaction, commit: bool) -> CoordinatedTransaction:
 
 
 def fence(now: CoordinatedTransaction, now_ms: int) -> CoordinatedTransaction:
-    """Abort an open transaction, and fence its producer by raising the epoch.
+    """Abort an open transaction, and raise the epoch to fence its producer.
 
-    With an InitProducerId that names its epoch, the producer gets the new epoch and goes on, as in Kafka (KIP-360).
+    If the producer then sends an InitProducerId with its epoch, it gets the new epoch and continues, as in Kafka
+    (KIP-360).
     """
     epoch = min(now.producer_epoch + 1, EPOCH_LAST + 1)
     return now.moved(TransactionState.PREPARE_ABORT, now_ms, producer_epoch=epoch, last_epoch=now.producer_epoch)
@@ -332,5 +337,5 @@ def is_timed_out(now: CoordinatedTransaction, now_ms: int) -> bool:
 
 
 def is_expired(now: CoordinatedTransaction, now_ms: int, expiration_ms: int) -> bool:
-    """Return whether the id has been unused for so long that the coordinator may forget it."""
+    """Return whether the coordinator may remove the id, because it has been unused for long enough."""
     return now.state in AT_REST and now_ms - now.update_ms >= expiration_ms

@@ -46,11 +46,12 @@ EXIT_BAD_SETTINGS = 2
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 ECHO_SECONDS = 0.1
-"""A second signal within this time after the first counts as the same one: no operator presses Ctrl-C twice that
-fast."""
+"""Seconds within which a second signal counts as a repetition of the first. An operator does not press Ctrl-C twice
+that fast."""
 
 STOP_GRACE_SECONDS = 5
-"""If a stop takes longer than `shutdown.timeout.ms` (which limits its steps) plus this time, the process is killed."""
+"""Seconds in addition to `shutdown.timeout.ms`, which limits the steps of a stop. If the stop takes longer, the process
+is killed."""
 
 
 def start_command(
@@ -151,8 +152,8 @@ class Foreground:
 
         broker = Broker(self._config)
         diagnosis = DiagnosisSocket(Path(self._config.log_dirs[0]), lambda: self._subject(broker))
-        # Listen before the start, which may take long. If the data directory is new, listen after the start, which
-        # creates it.
+        # Listen before the start, which may take long. If the data directory is new, listen afterwards, because the
+        # start creates the directory.
         diagnosis.start()
         try:
             return await self._run(broker, diagnosis)

@@ -3,8 +3,8 @@ however the parent ends.
 
 The parent holds the writing end of a pipe and never writes. When the parent ends, the pipe hangs up, and the kernel
 sends SIGKILL to this process. This needs neither a thread nor the GIL. PR_SET_PDEATHSIG is unsuitable: it watches one
-*thread* of the parent, and would kill a broker when the worker thread that started it ends. If the parent forks, the
-other child inherits the pipe and keeps it open, so on Linux this process also watches the parent itself.
+*thread* of the parent, and would kill a broker when the worker thread that started it ends. If the parent forks, its
+other child inherits the pipe and keeps it open. Therefore on Linux this process also watches the parent itself.
 """
 
 from __future__ import annotations

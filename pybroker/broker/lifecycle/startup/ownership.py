@@ -1,8 +1,8 @@
 """Checks of the log directories before a start writes anything: which broker and cluster own them, and whether the
 last stop was clean.
 
-Native code checks again when it has locked the directories, but by then the store exists and an election may have
-raised the controller epoch.
+Native code checks again when it has locked the directories. That is too late for this purpose, because by then the
+store exists and an election may have raised the controller epoch.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def directory_id_of(directory: str) -> str:
 
 
 def owner_of(directory: Path) -> Mapping[str, str]:
-    """Return the settings in `meta.properties`; none if it cannot be read, which native code reports."""
+    """Return the settings in `meta.properties`; none if it cannot be read, because native code reports that problem."""
     try:
         with (directory / META_PROPERTIES).open("rb") as file:
             text = file.read(PROPERTIES_BYTES_MAX).decode()
@@ -86,12 +86,11 @@ def owner_of(directory: Path) -> Mapping[str, str]:
 
 
 def _refuse_lost_store(first: Path, directories: Sequence[Path]) -> None:
-    """Raise StartError if a cluster has claimed the directories but they have no store. The start would create an empty
-    store of another cluster in its place, and every topic would be lost.
+    """Raise StartError if a cluster has claimed the directories but they have no store. Otherwise the start would
+    create an empty store for another cluster, and every topic would be lost.
     """
     store = first / STORE_FILE
-    # SQLite's write-ahead log is worthless without the main file. The main file is never empty after it was opened
-    # once.
+    # SQLite's write-ahead log is useless without the main file. The main file is never empty after it was first opened.
     if store.exists() and store.stat().st_size:
         return
     for directory in directories:

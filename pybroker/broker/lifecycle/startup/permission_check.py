@@ -1,7 +1,7 @@
-"""Finds files that other users of the machine can write or read: settings and data control the broker, and the data
+"""Finds files that other users of the machine can write or read. Settings and data control the broker; the data
 directory has records, SCRAM keys and passwords.
 
-A start only warns, because some containers and test machines are set up like that on purpose.
+The start only logs a warning, because some containers and test machines have such permissions on purpose.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def readable(log_dirs: Sequence[str], group_access: str) -> Iterator[str]:
 
 def _who_enters(directory: Path) -> int:
     """Return the classes of users that can reach files in the directory, as permission bits. If other users cannot
-    enter a parent directory, that protects the files from them. The group bits of parents are ignored, because each
-    parent may have another group.
+    enter a parent directory, its files are safe from them. The group bits of parents are ignored, because each parent
+    may have another group.
     """
     mode = _mode(directory)
     others = mode & stat.S_IXOTH and all(_mode(parent) & stat.S_IXOTH for parent in directory.absolute().parents)

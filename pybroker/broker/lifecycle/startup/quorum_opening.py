@@ -48,12 +48,12 @@ FOUNDING = "quorum-founding"
 """File in the directory of the metadata log. It marks this broker as the founder of the cluster whose id it
 contains."""
 ASK_S_MIN, ASK_S_MAX = 0.02, 0.5
-"""First and longest pause between two rounds of questions for the cluster's id. Each pause is twice as long as the
-previous one."""
+"""First and longest pause, in seconds, between two rounds in which this broker asks other brokers for the cluster's id.
+Each pause is twice the previous pause."""
 
 
 BOOTSTRAP_FIRST = -2
-"""The node id by which the metadata log knows the first of `controller.quorum.bootstrap.servers`; the following servers
+"""The node id that the metadata log uses for the first of `controller.quorum.bootstrap.servers`. The following servers
 have the next lower ids."""
 
 
@@ -76,7 +76,7 @@ class VoterDirectory:
         return self.broker(node_id, "", 0) if known is None else self.broker(node_id, known.host, known.port)
 
     def broker(self, node_id: int, host: str, port: int) -> BrokerImage | None:
-        """Return a node as a broker. `host` and `port` are the ones that the node itself has reported."""
+        """Return a node as a broker. `host` and `port`: the address that the node itself has reported."""
         voter = self._voters.get(node_id)
         if not host and voter is not None:
             host, port = voter.host, voter.port
@@ -91,9 +91,10 @@ def stored_cluster_id(log_dirs: Sequence[str]) -> str | None:
 
 
 async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the id of the cluster, and whether this broker founds it. The id comes from the log directories, else from
-    another broker. A broker without configured addresses founds a new cluster. So does the voter with the lowest id in
-    `controller.quorum.voters` if no other broker answers; all other brokers wait for the cluster's id."""
+    """Return the id of the cluster, and whether this broker founds it. The id comes from the log directories, or else
+    from another broker. A broker without configured addresses founds a new cluster. If no broker responds, the voter
+    with the lowest id in `controller.quorum.voters` also founds a cluster; all other brokers wait for the cluster's id.
+    """
     _require_no_other_log(config)
     mark, stored = _founding_mark(config), stored_cluster_id(config.log_dirs)
     if mark.exists():
@@ -118,7 +119,8 @@ async def find_cluster(config: BrokerConfig, login: Mapping[str, str]) -> tuple[
             return found, False
         if founder:
             cluster_id = str(Uuid.random())
-            # Without the mark, a crash before the log is formatted would leave a broker that waits for its cluster.
+            # Without the mark, a crash before the log is formatted would leave a broker that waits for a cluster that
+            # it has to found itself.
             mark.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(mark, cluster_id.encode())
             return cluster_id, True
@@ -145,7 +147,7 @@ def _others(config: BrokerConfig) -> list[VoterAddress]:
 
 
 def own_addresses(config: BrokerConfig) -> tuple[QuorumAddress, ...]:
-    """Return the inter-broker addresses of this broker: those in `controller.quorum.voters`, else its advertised
+    """Return the inter-broker addresses of this broker: from `controller.quorum.voters`, or else its advertised
     listeners."""
     assert config.between_brokers is not None
     voter = next((voter for voter in config.voters if voter.node_id == config.broker_id), None)
@@ -215,7 +217,7 @@ async def open_quorum(
     loader = MetadataLoader(on_fatal)
     accepted_ms = -1
     if (first := Path(config.log_dirs[0])).joinpath(SEEN_ON_ZOOKEEPER).exists():
-        # Imported here, because it loads the modules of ZooKeeper's mode.
+        # Imported here, because the import loads the modules for ZooKeeper.
         from pybroker.broker.replicas.store_guard import accepted_before
 
         accepted_ms = accepted_before(first)
@@ -261,8 +263,8 @@ async def open_quorum(
 
 
 def _require_no_other_log(config: BrokerConfig) -> None:
-    """Raise StartError if another log directory has the metadata log. With an empty log, this broker would become a new
-    replica, and might found another cluster."""
+    """Raise StartError if another log directory has the metadata log. Without that log, this broker would start as a
+    new replica, and might found another cluster."""
     for log_dir in config.log_dirs:
         other = Path(log_dir) / METADATA_LOG_DIRECTORY
         if log_dir != config.metadata_log_dir and other.exists():

@@ -28,7 +28,7 @@ from pybroker.native import Uuid
 ALWAYS_THERE = (*PERSISTENT_PATHS, CLIENT_CONFIGS, IP_CONFIGS, INGEST_OPEN, INGEST_COMMITTED, *SECURITY_PATHS)
 """Parents of all nodes that the brokers of a cluster store."""
 ATTEMPTS_MAX = 5
-"""Limit of attempts to read the store at a start if the connection breaks."""
+"""Limit of attempts to read the store at a start, if the connection breaks."""
 
 
 async def open_store(config: BrokerConfig, on_fatal: Callable[[FatalError], None]) -> MetadataStore:

@@ -32,8 +32,8 @@ _JOIN_MARGIN_S = 10.0
 _LEAVING = "leaving group"
 """The lane on which a LeaveGroup is sent while a join is in flight."""
 _ID_S = 2.0
-"""Seconds that a leaving member waits for the member id in the response to its first JoinGroup. Brokers from 2.2 send
-it immediately (KIP-394); earlier ones send it with the generation.
+"""Seconds that a leaving member waits for the member id in the response to its first JoinGroup. Brokers from 2.2 on
+send the id immediately (KIP-394); earlier brokers send it with the generation.
 """
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
@@ -54,7 +54,7 @@ class ClassicProtocolMember(GroupMembership):
         self._rejoin = True
         self._exchange: asyncio.Task[frozenset[TopicPartition]] | None = None
         self._join: asyncio.Task[Any] | None = None
-        """The JoinGroup in flight. If the exchange is cancelled, the request continues."""
+        """The JoinGroup in flight. If the exchange is cancelled, the request continues in this task."""
         self._lost = False
         self._left = False
         self._fatal: Exception | None = None
@@ -95,7 +95,7 @@ class ClassicProtocolMember(GroupMembership):
         self._callbacks.wake()
 
     def notice_topics(self) -> None:
-        """Rejoin if, in the metadata, a subscribed topic has other partitions or is another incarnation."""
+        """Rejoin if the metadata shows that a subscribed topic has more partitions or is another incarnation."""
         if self._rejoin or not self._seen:
             return
         if self._snapshot() != self._seen:
@@ -108,10 +108,11 @@ class ClassicProtocolMember(GroupMembership):
     # Joining ------------------------------------------------------------------------------------------------
 
     async def ensure_active(self, give_up: float) -> None:
-        """Join the group if a join is due; then apply the assignment.
+        """Join the group if a join is due, then apply the assignment.
 
-        Waits for the coordinator and the other members until `give_up` (loop time). If the call is cancelled, the next
-        one continues; if a listener was interrupted, that step is repeated. Raises an error if a retry cannot fix it.
+        Waits for the coordinator and the other members until `give_up` (loop time). If a call is cancelled, the next
+        call continues; if a listener was interrupted, the next call repeats that step. Raises an error that a retry
+        cannot fix.
         """
         self.polled()
         if self._fatal is not None:
@@ -141,7 +142,7 @@ class ClassicProtocolMember(GroupMembership):
                 return
 
     async def _apply(self, exchange: asyncio.Task[frozenset[TopicPartition]]) -> None:
-        """Apply the assignment. If the poll is cancelled, the next one applies it."""
+        """Apply the assignment. If the poll is cancelled, the next poll applies it."""
         try:
             await self._assigned(exchange.result())
         except asyncio.CancelledError:
@@ -163,7 +164,7 @@ class ClassicProtocolMember(GroupMembership):
             await self._callbacks.lose(owned)
 
     async def _handle_error(self, error: KafkaError, give_up: float) -> None:
-        """Handle an error of a join. Raise it if another join cannot succeed, either."""
+        """Handle an error of a join. Raise it if another join would fail too."""
         code = error.code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             return
@@ -223,7 +224,8 @@ class ClassicProtocolMember(GroupMembership):
                 for each in self._assignors
             ],
         )
-        # The request can no longer change. If the subscription changes before the response, the flag is set again.
+        # The request is sent and cannot change any more. If the subscription changes before the response, the flag is
+        # set again.
         self._rejoin = False
         try:
             limit = self._poll_interval_ms / 1000 + _JOIN_MARGIN_S
@@ -300,7 +302,7 @@ class ClassicProtocolMember(GroupMembership):
     # Beats and the end ---------------------------------------------------------------------------------------
 
     def identity(self, who: GroupMetadata, partitions: frozenset[TopicPartition]) -> GroupMetadata | None:
-        """Return `who` while its generation lasts, else None: in a later generation, any partition may belong to
+        """Return `who` while its generation lasts, else None, because in a later generation any partition may belong to
         another member."""
         now = self.metadata
         return who if (now.generation, now.member_id) == (who.generation, who.member_id) else None
@@ -386,7 +388,7 @@ class ClassicProtocolMember(GroupMembership):
             members=[m.LeaveGroupRequest_MemberIdentity(member_id=self._member_id)],
         )
         try:
-            # A pending JoinGroup would block the request on its connection: use another one.
+            # A pending JoinGroup would block the request on the same connection, so use another connection.
             await self.ask(request, lane=LANE if joining is None or joining.done() else _LEAVING)
         except (*LOST, KafkaError) as error:
             log.info("Group %s: leave request failed: %s", self.group_id, error)

@@ -23,8 +23,8 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2
-"""Member epochs in requests: one to join, one to leave, and one with which static members leave until they return or
-their session ends."""
+"""Member epochs in requests: to join, to leave, and to leave for a while. With the last, a static member keeps its
+partitions until it returns or its session ends."""
 _REGEX_FROM = 1
 """First version in which the coordinator matches regular expressions."""
 _OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
@@ -36,8 +36,8 @@ Partition = tuple[Uuid, int]
 class ConsumerProtocolMember(GroupMembership):
     """A KIP-848 member. A background task sends heartbeats; polls apply the target assignment in steps.
 
-    Each step commits and revokes partitions (listener, then drop) before it takes new ones. The next heartbeat reports
-    the owned partitions.
+    Each step commits offsets, then revokes partitions (calls the listener, then drops them) before it takes new
+    partitions. The next heartbeat reports the owned partitions.
     """
 
     def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:
@@ -46,14 +46,14 @@ class ConsumerProtocolMember(GroupMembership):
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOIN
         self._asked_in = False
-        """True if the coordinator may have this member: the member has sent a join, and it was not refused."""
+        """True if the coordinator may have this member, because the member has sent a join that was not refused."""
         self._topics: frozenset[str] | None = None
         self._regex: str | None = None
         self._owned: dict[Partition, TopicPartition] = {}
         self._target: frozenset[Partition] | None = None
-        # Fields that the coordinator has received. None: it has none, so the next heartbeat must be a full one.
+        # Fields that the coordinator has received. None: the next heartbeat must have all fields.
         self._said: dict[str, Any] | None = None
-        # Number of the membership: work that began in one membership must not complete in the next.
+        # Number of the membership. Work that began in one membership must not complete in the next membership.
         self._round = 0
         self._lost = False
         self._stopped = False
@@ -94,15 +94,15 @@ class ConsumerProtocolMember(GroupMembership):
         return frozenset(self._owned.values())
 
     def subscribe(self, topics: frozenset[str], regex: str | None) -> None:
-        """Set the topics to read; the coordinator matches the regular expression, if it can."""
+        """Set the topics to read. If it can, the coordinator matches the regular expression."""
         if topics != self._topics or regex != self._regex:
             self._create_due = topics != self._topics
             self._topics, self._regex = topics, regex
             self._heartbeat_now()
 
     def request_rejoin(self, why: str) -> None:
-        """Send a heartbeat now. The coordinator itself sees changes of topics; the heartbeat brings the new assignment
-        sooner.
+        """Send a heartbeat now. The coordinator notices changes of topics by itself, but the heartbeat brings the new
+        assignment sooner.
         """
         log.info("Group %s: requesting the assignment, %s", self.group_id, why)
         self._heartbeat_now()
@@ -121,9 +121,7 @@ class ConsumerProtocolMember(GroupMembership):
         return now if same and partitions <= self.owned else None
 
     def answered(self, code: int) -> None:
-        """Handle the error code of a commit: find a new coordinator, or send a heartbeat now, because its response
-        brings the new epoch.
-        """
+        """Handle the error code of a commit. Find a new coordinator, or send a heartbeat now to get the new epoch."""
         if code in MOVED:
             self._coordinator = None
         elif code in (*_OUT, ErrorCode.STALE_MEMBER_EPOCH) and self.is_subscribed:
@@ -134,8 +132,8 @@ class ConsumerProtocolMember(GroupMembership):
     async def ensure_active(self, give_up: float) -> None:
         """Apply the coordinator's assignment without waiting for it: a heartbeat response wakes the poll.
 
-        If a poll is cancelled in a listener, the next poll repeats the step. Raises an error if a retry cannot fix it;
-        the next call tries again nevertheless.
+        If a poll is cancelled in a listener, the next poll repeats the step. Raises an error that a retry cannot fix;
+        even then, the next call tries again.
         """
         self.polled()
         if self._lost:
@@ -172,9 +170,7 @@ class ConsumerProtocolMember(GroupMembership):
             await self._callbacks.lose(owned)
 
     async def _reconcile(self, target: frozenset[Partition]) -> bool:
-        """Take one step towards `target`. If topics have no name in the metadata, refresh the metadata and return
-        False.
-        """
+        """Take one step towards `target`. If the metadata has no name for some topics, refresh it and return False."""
         this = self._round
         gone = self._owned.keys() - target
         if gone:
@@ -223,7 +219,7 @@ class ConsumerProtocolMember(GroupMembership):
             self._lost = True
 
     async def _named(self, partitions: set[Partition] | frozenset[Partition]) -> dict[Partition, TopicPartition]:
-        """Return the partitions for whose topic ids the metadata has a name."""
+        """Return those partitions whose topic id has a name in the metadata."""
         if not partitions:
             return {}
         cluster = self._network.cluster

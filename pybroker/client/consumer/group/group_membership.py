@@ -36,7 +36,7 @@ class Callbacks(NamedTuple):
     revoke: Callable[[frozenset[TopicPartition]], Awaitable[None]]
     lose: Callable[[frozenset[TopicPartition]], Awaitable[None]]
     assign: Callable[[frozenset[TopicPartition], frozenset[TopicPartition]], Awaitable[None]]
-    """Function that is called with all partitions owned after the rebalance, and with the added ones."""
+    """Called with all partitions owned after the rebalance, and with the added partitions."""
     wake: Callable[[], None]
 
 
@@ -72,7 +72,7 @@ class GroupMembership(ABC):
 
     @property
     def reads_as(self) -> tuple[str | None, int]:
-        """Member id and member epoch for OffsetFetch, if the group checks them; else (None, -1)."""
+        """Member id and member epoch for OffsetFetch, if the group checks them; otherwise (None, -1)."""
         return None, -1
 
     @property
@@ -82,7 +82,8 @@ class GroupMembership(ABC):
 
     @abstractmethod
     def subscribe(self, topics: frozenset[str], regex: str | None) -> None:
-        """Set the topics to read. regex: the pattern that selected them, for brokers that match patterns themselves."""
+        """Set the topics to read. regex: the pattern from which the topics were selected, for brokers that match
+        patterns themselves."""
 
     @abstractmethod
     def request_rejoin(self, why: str) -> None:
@@ -94,8 +95,8 @@ class GroupMembership(ABC):
 
     @abstractmethod
     async def ensure_active(self, give_up: float) -> None:
-        """Do the work that the group requires, until `give_up` (loop time) at most. Raises an error if a retry cannot
-        fix it.
+        """Do the work that the group requires, until `give_up` (loop time) at most. Raises an error that a retry cannot
+        fix.
         """
 
     @abstractmethod
@@ -104,8 +105,8 @@ class GroupMembership(ABC):
 
     @abstractmethod
     def identity(self, who: GroupMetadata, partitions: frozenset[TopicPartition]) -> GroupMetadata | None:
-        """Return the identity with which offsets of these partitions can be committed; `who` has read them. None if
-        another member may own them.
+        """Return the identity with which offsets of these partitions can be committed. `who` is the member that has
+        read them. None if another member may own the partitions.
         """
 
     @abstractmethod

@@ -43,7 +43,7 @@ class _DeletedTopic(KafkaError):
 
 
 class _Stale(KafkaError):
-    """The group has a newer member epoch. The next heartbeat brings it; then a retry succeeds."""
+    """The group has a newer member epoch. The next heartbeat returns it; then a retry succeeds."""
 
     retriable = True
 
@@ -68,8 +68,8 @@ class GroupCommits:
         """Commit offsets. Raises CommitFailedError if the group has rebalanced, KafkaError if the coordinator refuses,
         and a connection error if it is unreachable for `timeout_s` (None = `default.api.timeout.ms`).
 
-        Each attempt uses the present topic ids and membership: during a pause between attempts, the name may get
-        another topic id, or another member the partitions.
+        Each attempt uses the current topic ids and membership. In the pause between two attempts, the name may get
+        another topic id, or the partitions may get another owner.
         """
         if not offsets:
             return
@@ -114,7 +114,7 @@ class GroupCommits:
             )
         version = highest if all(ids.values()) else min(highest, OFFSETS_BY_ID - 1)
         for topic, topic_id in ids.items():
-            # In a commit by name, only this check keeps the offset away from another incarnation of the topic.
+            # In a commit by name, only this check prevents that the offset reaches another incarnation of the topic.
             current = self._topic_id(TopicPartition(topic, -1))
             if version < OFFSETS_BY_ID and topic_id and current and current != topic_id:
                 return ErrorCode.UNKNOWN_TOPIC_ID, topic
@@ -135,7 +135,8 @@ class GroupCommits:
         return 0, None
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets. The result omits a partition if it has none, or only one of another incarnation."""
+        """Return committed offsets. The result omits a partition without a committed offset in its current incarnation.
+        """
         wanted = list(partitions)
         if not wanted:
             return {}

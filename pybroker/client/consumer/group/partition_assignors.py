@@ -97,8 +97,8 @@ class CooperativeStickyAssignor(Assignor):
 
 
 def _owners(every: set[TopicPartition], members: Mapping[str, ProtocolSubscription]) -> dict[TopicPartition, str]:
-    """Return partition → owner. If two members claim a partition, the member with the later generation owns it; if the
-    generations are equal, neither does.
+    """Return partition → owner. If two members claim a partition, the member with the later generation owns it. If the
+    generations are equal, the partition has no owner.
     """
     newest: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in sorted(members):
@@ -147,7 +147,7 @@ _ALL: dict[str, type[Assignor]] = {
 
 def assignors(chosen: Sequence[object]) -> list[Assignor]:
     """Return the strategies of `partition.assignment.strategy`: names or Assignor objects. Raises ClientConfigError if
-    one is unknown.
+    a name is unknown.
     """
     found: list[Assignor] = []
     for each in chosen:

@@ -1,4 +1,4 @@
-"""The work that a consumer does for its group: commits, and handling of assigned and revoked partitions."""
+"""The work that a consumer does for its group: commits offsets, and handles assigned and revoked partitions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RebalanceListener:
 class Rebalances:
     """The group work of a consumer's polls. `member` is None until topics are subscribed or offsets are requested.
 
-    in_listener: an `async def` listener is running; it may use the consumer inside a poll.
+    in_listener: whether an `async def` listener is running. It may use the consumer, even though it runs inside a poll.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class Rebalances:
     async def finish(
         self, patience: CloseTimeout, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, subscribed: bool
     ) -> bool:
-        """Do the last auto-commit, revoke the partitions, leave the group. Return whether everything was completed in
+        """Make the last auto-commit, revoke the partitions, leave the group. Return whether all of this completed in
         time.
         """
         if self._auto_commit and self._commits is not None and offsets:
             if self._committing is not None:
-                self._committing.cancel()  # The running commit has fewer offsets than the last one.
+                self._committing.cancel()  # The last commit has more offsets than the commit that is running.
             await patience.wait_for(self._commit_quietly(offsets))
         if subscribed and self.member is not None:
             await patience.wait_for(self._revoke(self._positions.assigned()))
@@ -165,7 +165,7 @@ class Rebalances:
             self._committing = asyncio.create_task(self._commit_quietly(offsets))
 
     async def _commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit in the background. A failure is only logged, because the next commit makes up for it."""
+        """Commit in the background. A failure is only logged, because the next commit contains these offsets too."""
         try:
             await self.commit(offsets)
         except (*LOST, KafkaError) as error:
@@ -190,7 +190,7 @@ class Rebalances:
         try:
             if partitions:
                 await self.await_listener(self.listener.on_partitions_revoked(partitions))
-        # `Exception` does not include cancellation: after a cancelled poll, the next poll calls the listener again.
+        # `Exception` does not include cancellation. After a cancelled poll, the next poll calls the listener again.
         except Exception:
             self._drop(partitions)
             raise
@@ -205,7 +205,7 @@ class Rebalances:
         await self.await_listener(self.listener.on_partitions_lost(partitions))
 
     async def get(self, partitions: frozenset[TopicPartition], added: frozenset[TopicPartition]) -> None:
-        """Take over these partitions; `added` are the new ones among them."""
+        """Take over these partitions. `added`: the partitions that are new."""
         self._positions.assign(sorted(partitions))
         self._committed_at = asyncio.get_running_loop().time()
         await self.await_listener(self.listener.on_partitions_assigned(added))
