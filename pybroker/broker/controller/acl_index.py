@@ -5,7 +5,7 @@ cluster would block the controller for minutes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from pybroker.broker.metadata.acl_nodes import WILDCARD, AclBinding, AclFilter
@@ -44,24 +44,31 @@ class AclIndex:
         return tuple(sorted(found, key=self._place.__getitem__))
 
     def _candidates(self, which: AclFilter) -> Iterable[AclBinding]:
+        """Return the ACLs of the rarest value that the filter names: a topic, a principal or a host may have thousands
+        of ACLs."""
+        named: list[list[Sequence[AclBinding]]] = []
         if which.name is not None:
-            return self._named(which.pattern_type, which.name)
+            patterns = self._patterns(which.pattern_type, which.name)
+            named.append([self._by_name[pattern] for pattern in patterns if pattern in self._by_name])
         if which.principal is not None:
-            return self._by_principal.get(which.principal, ())
+            named.append([self._by_principal.get(which.principal, ())])
         if which.host is not None:
-            return self._by_host.get(which.host, ())
+            named.append([self._by_host.get(which.host, ())])
+        if named:
+            rarest = min(named, key=lambda lists: sum(map(len, lists)))
+            return chain.from_iterable(rarest)
         return chain.from_iterable(bindings for kind, bindings in self._by_kind.items() if _is_of(which, kind))
 
-    def _named(self, pattern_type: int, name: str) -> Iterator[AclBinding]:
+    def _patterns(self, pattern_type: int, name: str) -> Iterator[tuple[int, str]]:
         if pattern_type != PatternType.MATCH:
             for pattern in _PATTERNS:
-                yield from self._by_name.get((pattern, name), ())
+                yield pattern, name
             return
         for literal in dict.fromkeys((name, WILDCARD)):
-            yield from self._by_name.get((PatternType.LITERAL, literal), ())
+            yield PatternType.LITERAL, literal
         for length in self._prefix_lengths:
             if length <= len(name):
-                yield from self._by_name.get((PatternType.PREFIXED, name[:length]), ())
+                yield PatternType.PREFIXED, name[:length]
 
 
 def _is_of(which: AclFilter, kind: Kind) -> bool:

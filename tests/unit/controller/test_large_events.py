@@ -60,6 +60,30 @@ def test_filters_find_what_a_comparison_with_every_acl_finds() -> None:
     assert sum(map(bool, reply)) > 500
 
 
+class CountingFilter(AclFilter):
+    """Counts the ACLs with which filters are compared."""
+
+    compared = 0
+
+    def matches(self, binding: AclBinding) -> bool:
+        CountingFilter.compared += 1
+        return super().matches(binding)
+
+
+def test_filters_of_one_name_are_compared_by_their_rarest_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of ACLs of one topic: each filter names the topic and a principal, or the topic and a host."""
+    monkeypatch.setattr(CountingFilter, "compared", 0)
+    count = 500
+    image = with_acls(*(AclBinding(2, LITERAL, "t", f"User:{number}", f"h-{number}", 3, 3) for number in range(count)))
+    filters = [CountingFilter(2, MATCH, "t", f"User:{number}", None, ANY, ANY) for number in range(count)]
+    filters += [CountingFilter(2, LITERAL, "t", None, f"h-{number}", ANY, ANY) for number in range(count)]
+    reply = decide_delete_acls(image, DeleteAcls(tuple(filters))).reply
+    assert [[binding.principal for binding in found] for found in reply] == [
+        [f"User:{number}"] for number in range(count)
+    ] * 2
+    assert CountingFilter.compared == len(filters)
+
+
 def test_filters_that_match_too_much_together_remove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(security_decisions, "MATCHES_MAX", 5)
     image = with_acls(*(AclBinding(2, LITERAL, f"t-{number}", "User:a", "*", 3, 3) for number in range(6)))
