@@ -385,7 +385,8 @@ class ReplicaManager:
             if name is None:
                 name = self._strays.name_of(topic.topic_id)
             if name is None:
-                name = self._staging.endless_name(topic.topic_id)
+                # An operator deletes found data, or an undelete has failed: the broker serves no replica of the topic.
+                name = self._staging.unscheduled_name(topic.topic_id)
             for state in topic.partition_states:
                 slot = (topic.topic_id, state.partition_index)
                 delete = state.delete_partition or (none_set and request.delete_partitions)

@@ -130,6 +130,12 @@ class Staging:
         node = self._nodes.get(topic_id)
         return None if node is None or not node.endless else node.topic
 
+    def unscheduled_name(self, topic_id: Uuid) -> str | None:
+        """Return the name of a topic whose data is not going to be removed, because it waits for an operator or because
+        an undelete holds it; None for any other."""
+        node = self._nodes.get(topic_id)
+        return node.topic if node is not None and (node.endless or topic_id in self._held) else None
+
     def is_removing(self, topic_id: Uuid) -> bool:
         """Return whether the removal has begun."""
         return topic_id in self._removing

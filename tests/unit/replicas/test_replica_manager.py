@@ -20,6 +20,8 @@ from pybroker.broker.metadata.control_messages import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
+    RestoreReplicasRequest,
+    RestoreTopicState,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -411,6 +413,19 @@ async def test_what_a_killed_broker_had_moved_is_promised_before_it_is_confirmed
     path = f"{znodes.STAGED}/1/{A}"
     node = znodes.decode_staged(path, (await host.store.get(path)).data)
     assert node.remove_after_ms - node.staged_ms == 14_400_000
+
+
+async def test_the_data_of_a_failed_undelete_gets_its_delay_again(host: Host) -> None:
+    """The undelete has moved the data back and failed on another broker. The broker serves no replica of the topic."""
+    await host.lead(A, 0)
+    await host.stop(A, 0)
+    await host.receiver.handle(RestoreReplicasRequest(1, 1, 10, (RestoreTopicState("a", A, (0,)),)))
+    assert host.staged == set()
+    host.clock.advance(60_000)
+    await host.stop(A, 0)
+    assert host.staged == {(A, 0)}
+    assert host.staging.remaining_ms(A) == 14_400_000
+    assert A in host.staging._due, "the removal is scheduled"
 
 
 @pytest.mark.checklist(59, 326)
