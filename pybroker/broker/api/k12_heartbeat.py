@@ -1,6 +1,8 @@
 """Heartbeat (key 12), versions 0–4: keeps a member's session alive and reports a rebalance.
 
 Behavior
+- While the group loads, the response is NONE, as in Kafka: aiokafka's consumer does not survive
+  COORDINATOR_LOAD_IN_PROGRESS.
 - Data threads repeat the response while nothing changes (`coordinators.shards.cached_responses`).
 
 Versions
@@ -31,7 +33,8 @@ def handle(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id
         )
     except KafkaError as error:
-        code = error.code
+        loads = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return HeartbeatResponse(error_code=ErrorCode.NONE if loads else error.code)
     response = HeartbeatResponse(error_code=code)
     answers = groups.cached_responses(request.group_id) if code == ErrorCode.NONE else None
     if answers is None:

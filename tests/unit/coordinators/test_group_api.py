@@ -21,9 +21,11 @@ from pybroker.broker.api import (
     k42_delete_groups,
     k47_offset_delete,
 )
+from pybroker.broker.coordinators.group.interfaces import OFFSETS_TOPIC
 from pybroker.broker.coordinators.group.share import ShareCoordination
 from pybroker.broker.requests.context import CacheableResponse, DelegatedCommitResponse, RequestContext
 from pybroker.broker.requests.deferred_response import DeferredResponse
+from pybroker.errors import KafkaError
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -163,6 +165,22 @@ async def test_heartbeat(version: int) -> None:
     assert (await c.ask(12, version, beat)).error_code == ErrorCode.ILLEGAL_GENERATION
     beat.group_id = ""
     assert (await c.ask(12, version, beat)).error_code == ErrorCode.INVALID_GROUP_ID
+
+
+async def test_a_heartbeat_while_the_group_loads_gets_no_error() -> None:
+    c, _ = await client()
+    joined = await c.stable()
+    beat = m.HeartbeatRequest(group_id=G, generation_id=joined.generation_id, member_id=joined.member_id)
+    for leader, epoch, expected in ((2, 1, ErrorCode.NOT_COORDINATOR), (1, 2, ErrorCode.NONE)):
+        for partition in range(5):
+            c.world.topics.lead(OFFSETS_TOPIC, partition, leader, epoch)
+        assert (await c.ask(12, 4, beat)).error_code == expected
+    with pytest.raises(KafkaError) as loading:
+        c.world.groups.shard(G)
+    assert loading.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await c.world.groups.shards.loaded()
+    beat.member_id = "made up"
+    assert (await c.ask(12, 4, beat)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(6))
