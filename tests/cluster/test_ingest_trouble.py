@@ -17,6 +17,7 @@ from pybroker.client import ElectionType, NewTopic, TopicPartition, blocking
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.child_processes import pause
 from pybroker.testing.cluster import Store
+from tests.cluster.conftest import survives_two_losses
 from tests.cluster.test_ingest_deaths import Dying
 from tests.ingest.client import COMMITTED, COMMITTING, Attempt
 from tests.support.cluster import running_cluster, until
@@ -29,7 +30,7 @@ def trouble(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
     folder = tmp_path_factory.mktemp("trouble")
     settings = {"ingest.copy.bytes.max": "0", "replica.lag.time.max.ms": "1500", "min.insync.replicas": "1"}
     module = ("tests.support.dying_cluster", str(folder))
-    with running_cluster(folder, settings=settings, module=module, store=store) as running:
+    with running_cluster(folder, survives_two_losses(store), settings, module=module, store=store) as running:
         yield Dying(running, folder)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from pybroker.client import AlterConfigOp, ConfigResource, blocking
 from pybroker.testing.cluster import Store
+from tests.cluster.conftest import survives_two_losses
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.disks import LoopDisk, can_mount
 from tests.support.replicas import (
@@ -36,8 +37,7 @@ REPLICAS = [2, 3, 1]
 
 
 class Machines:
-    """Three brokers, each on a disk that can lose its power. If no such disk can be mounted, the process is only
-    killed."""
+    """Brokers, each on a disk that can lose its power. If no such disk can be mounted, the process is only killed."""
 
     def __init__(self, cluster: BrokerCluster, disks: dict[int, LoopDisk]) -> None:
         self.cluster = cluster
@@ -63,6 +63,16 @@ class Machines:
                 self._disks[number].reboot()
             self.cluster.brokers[number].boot_id = f"boot {self._cuts}"
 
+    def cut_all(self) -> None:
+        """Cut the power of all machines at once. Return when they have power again: machines take longer to start than
+        a session lasts. A quorum without a majority ends no registration."""
+        numbers = tuple(self.cluster.brokers)
+        self.cut(*numbers)
+        if not self.cluster.on_quorum:
+            for number in numbers:
+                await_unregistered(self.cluster, number)
+        self.power_up(*numbers)
+
 
 @pytest.fixture(scope="module", params=["os", "commit"])
 def machines(
@@ -70,7 +80,8 @@ def machines(
 ) -> Iterator[Machines]:
     """The machines, in each flush mode."""
     folder = tmp_path_factory.mktemp(f"power-{request.param}")
-    disks = {number: LoopDisk(folder / f"disk-{number}", 200) for number in (1, 2, 3)} if can_mount() else {}
+    size = survives_two_losses(store)
+    disks = {number: LoopDisk(folder / f"disk-{number}", 200) for number in range(1, size + 1)} if can_mount() else {}
 
     def on_disk(broker: ClusterBroker) -> None:
         broker.boot_id = "boot 0"
@@ -79,7 +90,7 @@ def machines(
 
     try:
         settings = {**SETTINGS, "log.flush.mode": request.param}
-        with running_cluster(folder, settings=settings, prepare=on_disk, store=store) as cluster:
+        with running_cluster(folder, size, settings, prepare=on_disk, store=store) as cluster:
             yield Machines(cluster, disks)
     finally:
         for disk in disks.values():
@@ -123,11 +134,7 @@ def test_all_machines_lose_power_at_once(machines: Machines) -> None:
     for number in range(20):
         produce_as_leader(machines.cluster.brokers[2], name, str(number))
     consoles = [broker.console.stat().st_size for broker in machines.cluster.brokers.values()]
-    machines.cut(1, 2, 3)
-    # Machines take longer to start than a session lasts.
-    for number in (1, 2, 3):
-        await_unregistered(machines.cluster, number)
-    machines.power_up(1, 2, 3)
+    machines.cut_all()
     machines.cluster.start()
     until(lambda: state(machines.cluster, name).isr == {1, 2, 3})
     same_logs(machines.cluster, name)
@@ -158,10 +165,7 @@ def test_all_machines_lose_power_while_all_are_written_to(machines: Machines) ->
     for writer in writers.values():
         writer.goes_on()
     assert all(has_journal(machines, number) for number in (1, 2, 3))
-    machines.cut(1, 2, 3)
-    for number in (1, 2, 3):
-        await_unregistered(machines.cluster, number)
-    machines.power_up(1, 2, 3)
+    machines.cut_all()
     machines.cluster.start()
     for writer in writers.values():
         writer.goes_on()
@@ -186,8 +190,12 @@ def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machine
     (log,) = (machines.cluster.brokers[3].data_dir / "shorter-0").glob("*.log")
     log.write_bytes(whole[: len(whole) // 2])
     machines.cluster.brokers[3].boot_id = "another boot"
-    machines.cluster.brokers[1].start()
-    machines.cluster.brokers[3].start()
+    # A quorum decides nothing before a majority runs.
+    others = [broker for number, broker in machines.cluster.brokers.items() if number != 2]
+    for broker in others:
+        broker.launch()
+    for broker in others:
+        broker.await_answers()
     # While the other replica's broker is still registered, it counts as alive and may be elected.
     until(lambda: (state(machines.cluster, "shorter").isr, state(machines.cluster, "shorter").leader) == ({2}, -1))
     machines.cluster.brokers[2].start()

@@ -12,9 +12,20 @@ import pytest
 
 from pybroker.client import AlterConfigOp, ConfigResource, blocking
 from pybroker.testing.cluster import Store
+from tests.cluster.conftest import survives_two_losses
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.cluster_state import state_of
-from tests.support.replicas import create, log_of, produce_as_leader, read, same_logs, segments_of, state
+from tests.support.partition_states import PartitionState
+from tests.support.replicas import (
+    await_unregistered,
+    create,
+    log_of,
+    produce_as_leader,
+    read,
+    same_logs,
+    segments_of,
+    state,
+)
 from tests.support.zookeeper import zookeeper_client
 
 SETTINGS = {
@@ -24,6 +35,9 @@ SETTINGS = {
     "log.flush.mode": "os",
 }
 
+MACHINES = 3
+"""Brokers 1 to 3 have the replicas. A quorum has more brokers, which make a majority with one of them."""
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[BrokerCluster]:
@@ -31,7 +45,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Iterator[
         broker.boot_id = "boot 0"
 
     folder = tmp_path_factory.mktemp("suspect")
-    with running_cluster(folder, settings=SETTINGS, prepare=on_a_machine, store=store) as running:
+    size = survives_two_losses(store)
+    with running_cluster(folder, size, SETTINGS, prepare=on_a_machine, store=store) as running:
         yield running
 
 
@@ -54,12 +69,25 @@ class PowerCut:
         path.write_bytes(whole[:at])
 
     def registrations_end(self) -> None:
-        """Wait until the sessions have ended: machines take longer to start than a session lasts. A quorum without
-        brokers ends no registration."""
+        """Wait until the sessions have ended: machines take longer to start than a session lasts. A quorum without a
+        majority ends no registration."""
         if self.cluster.on_quorum:
             return
         with state_of(self.cluster) as state:
             until(lambda: not state.brokers())
+
+    def power_up(self, *numbers: int) -> None:
+        """Start these brokers, and those that have no replicas: a quorum decides nothing before a majority runs."""
+        self.launch(*numbers)
+        for broker in self.cluster.brokers.values():
+            if broker.running:
+                broker.await_answers()
+
+    def launch(self, *numbers: int) -> None:
+        """Like `power_up`, without waiting."""
+        for number, broker in self.cluster.brokers.items():
+            if number in numbers or number > MACHINES:
+                broker.launch()
 
 
 def said(cluster: BrokerCluster) -> Callable[[], str]:
@@ -68,10 +96,10 @@ def said(cluster: BrokerCluster) -> Callable[[], str]:
     return lambda: "".join(broker.console.read_text()[before[number] :] for number, broker in cluster.brokers.items())
 
 
-def stored_isr(cluster: BrokerCluster, topic: str) -> frozenset[int]:
-    """Return the ISR of partition 0, even if no broker is running."""
+def stored(cluster: BrokerCluster, topic: str) -> PartitionState:
+    """Return the state of partition 0, even if no broker is running."""
     with state_of(cluster) as told:
-        return told.partitions()[topic, 0].isr
+        return told.partitions()[topic, 0]
 
 
 def in_zookeeper(cluster: BrokerCluster, topic: str) -> dict[str, Any]:
@@ -104,9 +132,15 @@ def test_who_has_most_leads_after_a_power_cut(cluster: BrokerCluster, sessions_e
     if sessions_end:
         cut.registrations_end()
     # Start the complete replica first: the controller must remember its report while later ones arrive.
-    for number in (1, 3, 2):
-        cluster.brokers[number].launch()
-        until(lambda number=number: number not in stored_isr(cluster, name) or number == 2)
+    cut.launch(1)
+    until(lambda: 1 not in stored(cluster, name).isr)
+    if sessions_end and cluster.on_quorum:
+        for number in (2, 3):
+            await_unregistered(cluster, number)
+    cluster.brokers[3].launch()
+    # If this one was the last in the ISR, broker 1 leads as soon as both have reported.
+    until(lambda: 3 not in stored(cluster, name).isr or stored(cluster, name).leader == 1)
+    cluster.brokers[2].launch()
     for broker in cluster.brokers.values():
         broker.await_answers()
     until(lambda: state(cluster, name).isr == {1, 2, 3})
@@ -124,9 +158,9 @@ def test_who_does_not_come_back_is_waited_for_until_an_operator_decides(cluster:
     produce_as_leader(cluster.brokers[2], "waiting", "c")
     same_logs(cluster, "waiting")
     told = said(cluster)
-    PowerCut(cluster).keep(2, "waiting", 1)
-    for number in (1, 2):
-        cluster.brokers[number].start()
+    cut = PowerCut(cluster)
+    cut.keep(2, "waiting", 1)
+    cut.power_up(1, 2)
     until(lambda: "brokers 3 are back, which may have records" in told())
     # This broker may show it a moment after the controller's decision.
     until(lambda: state(cluster, "waiting").leader == -1)
@@ -149,9 +183,9 @@ def test_the_last_one_in_sync_is_short_and_says_so(cluster: BrokerCluster) -> No
     for value in "bc":
         produce_as_leader(cluster.brokers[2], "standing", value)
     told = said(cluster)
-    PowerCut(cluster).keep(2, "standing", 2)
-    for number in (1, 3):
-        cluster.brokers[number].start()
+    cut = PowerCut(cluster)
+    cut.keep(2, "standing", 2)
+    cut.power_up(1, 3)
     # While its old session is still registered, it may be elected.
     until(lambda: state(cluster, "standing").leader == -1)
     assert "standing-0" not in told()
