@@ -8,10 +8,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pybroker.broker.quorum.seen_metadata import read_seen, write_seen
 from pybroker.client import NewTopic, blocking
 from tests.quorum.scene import QuorumBroker, Scene, until
 from tests.quorum.test_snapshots import TINY, log_of, snapshots
@@ -60,6 +63,12 @@ def seen(broker: QuorumBroker) -> int:
     return int(json.loads(path.read_text())["offset"]) if path.exists() else -1
 
 
+def stored_all(broker: QuorumBroker) -> bool:
+    """Return whether a broker has stored that it has applied every committed change."""
+    with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        return seen(broker) >= admin.describe_metadata_quorum().high_watermark
+
+
 def kill(scene: Scene) -> None:
     for broker in scene.brokers.values():
         broker.kill()
@@ -69,7 +78,8 @@ def test_backup_is_restored_after_all_metadata_logs_are_lost(scene: Scene, tmp_p
     first = scene.brokers[1]
     before = create(scene, "before")
     until(lambda: len(snapshots(first)) == 2)
-    create(scene, "more")
+    before |= create(scene, "more", 1)
+    until(lambda: stored_all(first))
     folder = tmp_path / "backup"
     folder.mkdir()
     report = json.loads(done(quorum("backup", first, str(folder), "--json")))
@@ -106,6 +116,58 @@ def test_backup_is_restored_after_all_metadata_logs_are_lost(scene: Scene, tmp_p
     notes = [json.loads((broker.data_dir / "quorum-seen").read_text()) for broker in scene.brokers.values()]
     assert all(note["accepted_ms"] > 0 for note in notes)
     create(scene, "later")
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_backup_of_a_cluster_without_snapshots(tmp_path: Path, running: bool) -> None:
+    """Nothing is due for a snapshot yet. The backup has every change that the broker has applied."""
+    made = tmp_path / "metadata.snapshot"
+    with Scene(tmp_path / "cluster", {}) as scene:
+        scene.start()
+        until(scene.all_vote)
+        first = scene.brokers[1]
+        names = create(scene, "a")
+        until(lambda: stored_all(first))
+        if not running:
+            kill(scene)
+            # The end of a log may not have reached a majority: a backup has only what the broker has applied.
+            stored = read_seen(first.data_dir)
+            assert stored is not None
+            write_seen(first.data_dir, msgspec.structs.replace(stored, offset=stored.offset - 1))
+            report = json.loads(done(quorum("backup", first, str(made), "--json")))
+            assert 0 < report["end_offset"] < stored.offset
+            write_seen(first.data_dir, stored)
+        done(quorum("backup", first, str(made)))
+        kill(scene)
+        for broker in scene.brokers.values():
+            shutil.rmtree(log_of(broker))
+        done(quorum("restore", first, str(made)))
+        first.start()
+        assert names <= topics(first)
+
+
+def test_backups_during_changes(scene: Scene, tmp_path: Path) -> None:
+    """The running broker appends, and replaces snapshots and segments. Each backup is the metadata at one offset."""
+    first = scene.brokers[1]
+    ends = []
+    with ThreadPoolExecutor(1) as threads:
+        for number in range(4):
+            changing = threads.submit(create, scene, f"t{number}-", 100)
+            while True:
+                report = json.loads(done(quorum("backup", first, str(tmp_path / "metadata.snapshot"), "--json")))
+                ends.append(report["end_offset"])
+                if changing.done():
+                    break
+            names = changing.result()
+    assert ends == sorted(ends)
+    assert len(snapshots(first)) == 2
+    until(lambda: stored_all(first))
+    done(quorum("backup", first, str(tmp_path / "metadata.snapshot")))
+    kill(scene)
+    shutil.rmtree(log_of(first))
+    done(quorum("restore", first, str(tmp_path / "metadata.snapshot")))
+    first.start()
+    assert names <= topics(first)
 
 
 def test_damaged_backup_is_refused(scene: Scene, tmp_path: Path) -> None:

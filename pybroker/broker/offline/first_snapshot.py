@@ -49,13 +49,17 @@ def begin_log(
     remove_tree(folder)
     folder.mkdir()
     try:
-        written = _write(config, cluster_id, image, voter, folder)
-        written.rename(folder / f"{image.offset:020}-{image.controller_epoch:010}.checkpoint")
+        write_snapshot(config, cluster_id, image, voter, folder, timestamp_ms=int(time.time() * 1000))
         MetadataQuorum.restore(folder, image.offset, image.controller_epoch, directory, voter, endpoints)
     except NativeError as problem:
         raise StartError(f"cannot write the metadata log: {problem}") from None
     finally:
         remove_tree(folder)
+
+
+def snapshot_name(end_offset: int, epoch: int) -> str:
+    """Return Kafka's name of a snapshot."""
+    return f"{end_offset:020}-{epoch:010}.checkpoint"
 
 
 def remove_tree(folder: Path) -> None:
@@ -64,9 +68,17 @@ def remove_tree(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _write(
-    config: BrokerConfig, cluster_id: str, image: ClusterImage, voter: QuorumReplica, folder: Path
+def write_snapshot(
+    config: BrokerConfig,
+    cluster_id: str,
+    image: ClusterImage,
+    voter: QuorumReplica,
+    folder: Path,
+    *,
+    timestamp_ms: int,
 ) -> Path:
+    """Write a snapshot with one voter into an empty directory; return its path. `timestamp_ms`: append time of the last
+    record that the image contains. Raises NativeError, StartError."""
     MetadataQuorum.format(folder, [voter], [])
     before = set(folder.glob("*.checkpoint"))
     node = MetadataQuorum(
@@ -79,7 +91,7 @@ def _write(
         settings={name: config.get_int(name) for name in (*TIMEOUTS, "metadata.log.segment.bytes")},
     )
     try:
-        snapshot = node.begin_snapshot(_committed_end(node, voter.node_id), int(time.time() * 1000))
+        snapshot = node.begin_snapshot(_committed_end(node, voter.node_id), timestamp_ms)
         assert snapshot is not None, "the log has a record that no snapshot has"
         for piece in image_to_records(image):
             snapshot.append(piece)
@@ -87,7 +99,7 @@ def _write(
     finally:
         node.stop()
     (written,) = set(folder.glob("*.checkpoint")) - before
-    return written
+    return written.rename(folder / snapshot_name(image.offset, image.controller_epoch))
 
 
 def _committed_end(node: MetadataQuorum, node_id: int) -> int:

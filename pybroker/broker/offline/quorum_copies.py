@@ -1,21 +1,17 @@
 """`pybroker cluster quorum backup`, `restore`, `recover` and `accept-restored`: commands for the metadata log of a
 broker.
 
-A backup is a snapshot of the log, with a JSON file that has its position and checksum. The other three commands change
-the directories of a stopped broker. Each of them may lose changes that other brokers remember, so it lists these
-changes.
+A backup is a snapshot of what a broker has applied, with a JSON file that has its position and checksum. The other
+three commands change the directories of a stopped broker. Each of them may lose changes that other brokers remember, so
+it lists these changes.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +19,9 @@ import msgspec
 
 from pybroker.broker.admin.topic_names import METADATA_LOG_DIRECTORY
 from pybroker.broker.lifecycle.startup.quorum_opening import voter_endpoint
+from pybroker.broker.offline.first_snapshot import snapshot_name, write_snapshot
 from pybroker.broker.offline.offline_directories import locked, read_properties_of, write_properties_of
+from pybroker.broker.offline.quorum_directory import LogContent, ReplacedFilesError, read_log
 from pybroker.broker.quorum.seen_metadata import SeenPosition, read_seen, write_seen
 from pybroker.config import BrokerConfig
 from pybroker.errors import StartError
@@ -32,13 +30,12 @@ from pybroker.native import NativeError, Uuid
 from pybroker.native_quorum import MetadataQuorum, QuorumLogSummary, QuorumReplica
 from pybroker.wall_clock import wall_ms
 
-SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 MANIFEST = ".json"
 MANIFEST_BYTES_MAX = 64 * 1024
 ATTEMPTS = 5
-"""Number of attempts: a running broker may replace its snapshots while one is copied."""
+"""Number of attempts to read the log: a running broker may replace its files meanwhile."""
 SET_ASIDE = ".quorum-set-aside-{}"
-"""Attempts to copy a snapshot: a running broker may replace its snapshots during a copy."""
+"""Name of a metadata log that another one has replaced; the time is inserted."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -52,7 +49,6 @@ class Manifest(msgspec.Struct, frozen=True):
     """Append time of the last record in the snapshot."""
     bytes: int
     sha256: str
-    voters: list[int]
 
 
 class Backup(NamedTuple):
@@ -73,68 +69,68 @@ def metadata_directory(config: BrokerConfig) -> Path:
 
 
 def backup(config: BrokerConfig, target: Path) -> Backup:
-    """Copy the newest snapshot of a running or stopped broker to a file, or into a directory. Raises StartError and
-    OSError."""
-    directory = metadata_directory(config)
-    for _ in range(ATTEMPTS):
-        found = max(_snapshots(directory), default=None)
-        if found is None:
-            raise StartError(f"{directory} has no metadata log")
-        end_offset, epoch, source = found
-        if end_offset == 0:
-            raise StartError(
-                f"{directory} has no snapshot yet. A broker writes the first one after "
-                "metadata.log.max.record.bytes.between.snapshots or metadata.log.max.snapshot.interval.ms"
-            )
-        path = target / source.name if target.is_dir() else target
+    """Write a snapshot of what a running or stopped broker has applied to a file, or into a directory. Raises
+    StartError, OSError."""
+    first = metadata_directory(config).parent
+    properties = read_properties_of(first)
+    if properties is None:
+        raise StartError(f"{first} has no metadata log")
+    image, timestamp_ms = _applied(first)
+    if (unknown := image.features.unknown_level) is not None:
+        raise StartError(unknown)
+    voter = QuorumReplica(config.broker_id, Uuid.parse(properties["directory.id"]))
+    folder = target if target.is_dir() else target.parent
+    with _temporary(folder) as temporary:
         try:
-            return _copy(config, source, (end_offset, epoch), path)
-        except FileNotFoundError:
-            if source.exists():
-                raise
-    raise StartError(f"the snapshots in {directory} change too fast to copy one")
-
-
-def _snapshots(directory: Path) -> Iterator[tuple[int, int, Path]]:
-    for path in directory.iterdir() if directory.is_dir() else ():
-        matched = SNAPSHOT.fullmatch(path.name)
-        if matched is not None:
-            yield int(matched[1]), int(matched[2]), path
-
-
-def _copy(config: BrokerConfig, source: Path, position: tuple[int, int], path: Path) -> Backup:
-    with _checked_copy(source, position, path.parent) as (copy, timestamp_ms, voters):
-        content = copy.read_bytes()
-        properties = read_properties_of(Path(config.metadata_log_dir)) or {}
+            written = write_snapshot(
+                config, properties["cluster.id"], image, voter, Path(temporary), timestamp_ms=timestamp_ms
+            )
+        except NativeError as problem:
+            raise StartError(f"cannot write the backup: {problem}") from None
+        path = target / written.name if target.is_dir() else target
+        snapshot = written.read_bytes()
         manifest = Manifest(
-            cluster_id=properties.get("cluster.id", ""),
+            cluster_id=properties["cluster.id"],
             node_id=config.broker_id,
-            end_offset=position[0],
-            epoch=position[1],
+            end_offset=image.offset,
+            epoch=image.controller_epoch,
             timestamp_ms=timestamp_ms,
-            bytes=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
-            voters=voters,
+            bytes=len(snapshot),
+            sha256=hashlib.sha256(snapshot).hexdigest(),
         )
         write_atomically(path.with_name(path.name + MANIFEST), msgspec.json.format(msgspec.json.encode(manifest)))
-        copy.replace(path)
-    fsync_directory(path.parent)
+        written.replace(path)
+    fsync_directory(folder)
     return Backup(path, manifest)
 
 
-@contextmanager
-def _checked_copy(source: Path, position: tuple[int, int], folder: Path) -> Iterator[tuple[Path, int, list[int]]]:
-    """Yield a copy under the snapshot's own name, with the append time of its last record and its voters."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".snapshot-") as temporary:
-        copy = Path(temporary) / f"{position[0]:020}-{position[1]:010}.checkpoint"
-        shutil.copyfile(source, copy)
-        with copy.open("rb") as file:
-            os.fsync(file.fileno())
+def _applied(first: Path) -> LogContent:
+    """Return the metadata up to the offset that the broker has stored as applied: a majority has it. Raises
+    StartError."""
+    seen = read_seen(first)
+    for _ in range(ATTEMPTS):
         try:
-            timestamp_ms, voters = MetadataQuorum.check_snapshot(Path(temporary), *position)
-        except NativeError as problem:
-            raise StartError(f"{source} is not a complete snapshot: {problem}") from None
-        yield copy, timestamp_ms, [voter.node_id for voter in voters]
+            content = read_log(first, 0 if seen is None else seen.offset)
+        except ReplacedFilesError:
+            continue
+        image = content.image
+        if image.offset == 0:
+            raise StartError(f"{first} has no metadata that this broker has applied. Start the broker first")
+        if content.timestamp_ms >= 0:
+            return content
+        try:
+            timestamp_ms, _ = MetadataQuorum.check_snapshot(
+                first / METADATA_LOG_DIRECTORY, image.offset, image.controller_epoch
+            )
+        except NativeError:
+            # The broker has removed the snapshot since.
+            continue
+        return content._replace(timestamp_ms=timestamp_ms)
+    raise StartError(f"the metadata log in {first} changes too fast to read it")
+
+
+def _temporary(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(dir=folder, prefix=".snapshot-")
 
 
 def read_backup(path: Path) -> Backup:
@@ -179,10 +175,11 @@ def restore(config: BrokerConfig, made: Backup) -> Path | None:
     with locked([Path(log_dir) for log_dir in config.log_dirs]):
         voter = QuorumReplica(config.broker_id, own_directory_id(config, manifest.cluster_id))
         aside = _set_aside(directory)
-        with _checked_copy(made.path, (manifest.end_offset, manifest.epoch), first) as (copy, _, _):
+        with _temporary(first) as temporary:
+            shutil.copyfile(made.path, Path(temporary) / snapshot_name(manifest.end_offset, manifest.epoch))
             try:
                 MetadataQuorum.restore(
-                    copy.parent, manifest.end_offset, manifest.epoch, directory, voter, voter_endpoint(config)
+                    Path(temporary), manifest.end_offset, manifest.epoch, directory, voter, voter_endpoint(config)
                 )
             except NativeError as problem:
                 raise StartError(f"cannot restore the metadata log: {problem}") from None

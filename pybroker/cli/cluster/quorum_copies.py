@@ -17,10 +17,10 @@ from pybroker.cli.output import say, write_json
 @settings_options()
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def backup(target: Path, file: str | None, assignments: tuple[str, ...], as_json: bool) -> None:
-    """Copy the newest snapshot of the metadata log.
+    """Back up the metadata that this broker has applied.
 
-    The broker on this machine may run or be stopped. Beside the copy is a JSON file with its position and checksum;
-    `restore` needs both. Changes after the snapshot are not in the copy.
+    The broker on this machine may run or be stopped. The backup is a snapshot of the metadata log; a running broker's
+    last second may be missing. Beside it is a JSON file with its position and checksum; `restore` needs both.
     """
     import msgspec
 
