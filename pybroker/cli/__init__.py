@@ -1,5 +1,5 @@
-"""The command line. Each command has its own module, which is imported only when the command is used: `pybroker start`
-loads no other.
+"""The command line. Each command has its own module, which is imported only when the command is used. `pybroker start`
+loads no module of another command.
 
 - `grammar`: the syntax of commands: verbs, names, suggestions for mistyped words
 - `target`, `options`, `output`: address, options and output of commands that talk to a running broker

@@ -154,7 +154,7 @@ def list_entries(target: Target, **options: Any) -> None:
 
 
 def _resources(options: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return (kind, name) of every given resource."""
+    """Return (kind, name) of every resource on the command line."""
     named = [(kind, name) for kind in RESOURCES if kind != "cluster" for name in options[kind.replace("-", "_")]]
     return [*named, ("cluster", CLUSTER)] if options["cluster"] else named
 
@@ -223,7 +223,7 @@ def _kind(name: str) -> Any:
 def _pattern(options: dict[str, Any], kind: str) -> Any:
     from pybroker.client import PatternType
 
-    # The cluster has one name, whatever the pattern type of the other resources.
+    # The cluster has only one name, so the pattern type of the other resources does not apply to it.
     return PatternType.LITERAL if kind == "cluster" else PatternType[options["resource_pattern_type"].upper()]
 
 
@@ -280,8 +280,8 @@ def _filters(options: dict[str, Any], resources: list[tuple[str, str]], principa
 
 
 def _removal_filters(options: dict[str, Any]) -> list[Any]:
-    """Return filters for the entries that `add` would create if principals are given, else for all entries of the
-    resources."""
+    """Return filters. If principals are given, they match the entries that `add` would create; otherwise they match all
+    entries of the resources."""
     from pybroker.client import AclBindingFilter
 
     subjects = _subjects(options)

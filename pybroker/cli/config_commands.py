@@ -185,8 +185,8 @@ async def _describe(target: Target, resource: ConfigResource, everything: bool) 
 
 
 async def _where(admin: AdminClient, broker: int, entry: ConfigEntry) -> ConfigEntry:
-    """Return the setting with the broker's log directories as its value; the setting is unchanged if the caller may not
-    describe log directories.
+    """Return the setting with the broker's log directories as its value. If the caller may not describe log
+    directories, return the setting unchanged.
     """
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
@@ -201,8 +201,8 @@ async def _where(admin: AdminClient, broker: int, entry: ConfigEntry) -> ConfigE
 
 
 def _shown(entry: ConfigEntry, resource: ConfigResource) -> bool:
-    """Return whether to show the setting without --all: it is set for the topic or group itself, it is set for the
-    broker statically or dynamically, or it has the broker's data directories.
+    """Return whether to show the setting without --all. It is shown if it is set for the topic or group itself, if it
+    is set for the broker statically or dynamically, or if it has the broker's data directories.
     """
     from pybroker.client import ConfigResourceType, ConfigSource
 
@@ -227,7 +227,7 @@ def _source(code: int) -> str:
 
 @contextlib.asynccontextmanager
 async def _topic_named(admin: AdminClient, resource: ConfigResource) -> AsyncIterator[None]:
-    """If a request fails because the topic does not exist, explain what happened to the topic."""
+    """If a request fails because the topic does not exist, explain in the error what happened to the topic."""
     from pybroker.client import ConfigResourceType, ErrorCode, KafkaError
 
     try:
@@ -240,7 +240,7 @@ async def _topic_named(admin: AdminClient, resource: ConfigResource) -> AsyncIte
 
 
 async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
-    """Fail early if a broker is down: only the broker itself returns its settings, and the client would wait a minute
+    """Fail early if a broker is down. Only the broker itself returns its settings, and the client would wait a minute
     for it.
     """
     from pybroker.client import ConfigResourceType

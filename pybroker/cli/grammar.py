@@ -23,10 +23,10 @@ SYNONYMS = (("list", "ls"), ("describe", "show"), ("create", "add"), ("delete", 
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command only when it is named.
+    """A group that imports a command only when it is used.
 
     `lazy` maps a command's name to `module:attribute` of its click command. The error for an unknown name suggests the
-    nearest one.
+    nearest known name.
     """
 
     def __init__(self, *args: object, lazy: dict[str, str] | None = None, **settings: object) -> None:
@@ -120,7 +120,7 @@ class VerbGroup(LazyGroup):
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the end of an error message, which suggests an existing name."""
+    """Return the end of an error message that suggests an existing name."""
     near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else "."
 
@@ -128,9 +128,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def named(
     parameter: str, metavar: str, what: str, *, required: bool = True, complete: Callable[..., Any] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the object's name: an argument after the verb, or an option called like `parameter`.
+    """Add the object's name, as an argument after the verb or as an option called `--parameter`.
 
-    The function gets a text, or None unless it is `required`. `complete` is a click completer.
+    The function gets a text, or None if the name is not `required`. `complete` is a click completer.
     """
     option = f"--{parameter.replace('_', '-')}"
 

@@ -25,8 +25,8 @@ def settings_options(file_help: str = "Settings file of the broker.") -> Callabl
 
 @contextmanager
 def local_broker(file: str | None, assignments: tuple[str, ...]) -> Iterator[BrokerConfig]:
-    """Yield the settings, and create new files with the privacy that the settings require. If the settings, the
-    broker's state or its disk do not allow the command, end it with one line."""
+    """Yield the settings. New files get the privacy that the settings require. If the settings, the broker's state or
+    its disk make the command impossible, exit with a one-line error."""
     from pybroker.config import ConfigError, load_config
     from pybroker.errors import StartError
     from pybroker.files import keep_private

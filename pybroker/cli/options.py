@@ -60,15 +60,15 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a command's coroutine. If a broker refuses it or a connection fails, print one line on stderr and exit with
-    code 1. A bug keeps its traceback."""
+    """Run a command's coroutine. If a broker refuses a request or a connection fails, print one line on stderr and exit
+    with code 1. A bug keeps its traceback."""
     with refusals_told():
         return asyncio.run(work)
 
 
 @contextlib.contextmanager
 def refusals_told() -> Iterator[None]:
-    """Handle errors of the block as `run` does."""
+    """Handle errors of the block in the way of `run`."""
     try:
         yield
     except refusals() as error:
@@ -76,7 +76,7 @@ def refusals_told() -> Iterator[None]:
 
 
 def described(error: Exception) -> str:
-    """Return one of the exceptions in `refusals` as a sentence."""
+    """Return an exception as a sentence. The exception must be one of `refusals`."""
     from pybroker.errors import KafkaError
 
     text = sentence(error.code, error.message) if isinstance(error, KafkaError) else str(error)

@@ -1,7 +1,7 @@
 """Output of commands: a JSON document for programs, a table for people.
 
-JSON keys mean the same in every command (docs/cli.md), and are the column heads of tables. Commands print text only by
-`say` and `table`, never by click's `echo`: a name that a client has chosen may contain escape sequences.
+A JSON key has the same meaning in every command (docs/cli.md), and is also the column head in tables. Commands print
+text only by `say` and `table`, never by click's `echo`: a name that a client has chosen may contain escape sequences.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 async def partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[TopicPartition]:
-    """Return all partitions, in order. If a single topic does not exist, raise click.ClickException with its deletion.
-    Raises KafkaError for other failures.
+    """Return all partitions, in order. If a single topic is requested and does not exist, raise click.ClickException,
+    which describes its deletion. Raises KafkaError for other failures.
     """
     from pybroker.client import ErrorCode, KafkaError, TopicPartition
 

@@ -1,7 +1,8 @@
 """Shell completion, and `pybroker completion`, which sets it up.
 
-Names of topics, groups and brokers come from the broker that the command line names. Without a quick response there are
-no suggestions; an error message would disturb a line that is being typed.
+Names of topics, groups and brokers come from the broker that the command line names. If the broker does not respond
+quickly, there are no suggestions. There is no error message either, because it would disturb the line that the user
+types.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def completion(shell: str) -> None:
 
 
 def topic_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete names of topics; internal ones after `__`."""
+    """Complete names of topics. Internal topics are suggested only after `__`."""
 
     async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
         listed = await admin.list_topics(list_internal=incomplete.startswith("_"))

@@ -43,7 +43,7 @@ def address_option(what: str) -> Callable[[Callable[..., None]], Callable[..., N
 
 
 def address_in_front() -> click.Option:
-    """Return the same option for a group of commands: it applies to the command after it."""
+    """Return the same option for a group of commands. It applies to the command that follows."""
     return click.Option(
         ADDRESS_OPTIONS, metavar="HOST:PORT[,…]", expose_value=False, callback=_keep, help="Address of a broker."
     )
@@ -58,8 +58,8 @@ def split_address(args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def target_of(address: str | None, command_config: Path | None, *, json: bool) -> Target:
-    """Return the target of a command line. The address is the given one, else that of PYBROKER_BOOTSTRAP_SERVER, else
-    bootstrap.servers in the file `command_config` or, without such a file, in the profile.
+    """Return the target of a command line. The address comes from the first of these that exists: `address`,
+    PYBROKER_BOOTSTRAP_SERVER, bootstrap.servers in the file `command_config` or, without such a file, in the profile.
 
     Raises click.ClickException for an unreadable file.
     """

@@ -1,5 +1,5 @@
 """Times on command lines, in milliseconds since 1970, and durations in output. Times without a zone are UTC on every
-machine, like in Apache Kafka's tools: a command line means the same wherever it runs."""
+machine, as in Apache Kafka's tools, so that a command line has the same meaning on every machine."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def span(ms: int) -> str:
 
 
 def text(ms: int) -> str:
-    """Return a time for people, in UTC; "" for none (below 0)."""
+    """Return a time for people, in UTC; "" for a negative time, which means no time."""
     return "" if ms < 0 else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -85,7 +85,7 @@ def _mechanisms(names: tuple[str, ...]) -> list[ScramMechanism]:
 
 
 def _password(file: Path | None) -> str:
-    """Read a password, never from the command line, where every user of the machine could read it."""
+    """Read a password from a file or the terminal. On the command line, every user of the machine could read it."""
     if file is None:
         entered: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
         return entered

@@ -29,8 +29,8 @@ _TYPES, _PATTERNS, _OPERATIONS, _PERMISSIONS = (
 _UNKNOWN_ELEMENTS = "The AclBindingFilter must not contain UNKNOWN elements."
 
 NAME_BYTES_MAX = 32767
-"""Longest name, principal or host: the limit of a string in the protocol's older versions. Clients of any version can
-therefore read and remove every entry.
+"""Maximum bytes of a name, principal or host. It is the limit of a string in older versions of the protocol, so that
+clients of any version can read and remove every entry.
 """
 
 
@@ -61,8 +61,8 @@ class AclAdmin:
     async def create(
         self, bindings: Sequence[AclBinding], caller: Caller, turns: LoopShares
     ) -> list[KafkaError | None]:
-        """Return for each entry, in order, None if it exists now, else its error. Raises KafkaError if the request as a
-        whole fails, or if a broker has not applied the change in time.
+        """Return for each entry, in order, None if the entry now exists, or its error. Raises KafkaError if the request
+        as a whole fails, or if a broker has not applied the change in time.
         """
         self._require_authorizer()
         problems = [_problem(binding) async for binding in turns.each(bindings)]
@@ -137,7 +137,7 @@ def _problem(binding: AclBinding) -> str | None:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not binding.name:
         return "Invalid empty resource name"
-    # As in Kafka, an empty type or name is allowed: it is an ACL for a principal that does not exist.
+    # As in Kafka, an empty type or name is allowed. It makes an ACL for a principal that does not exist.
     if ":" not in binding.principal:
         return (
             f"Could not parse principal from `{binding.principal}` (no colon is present separating the principal type "

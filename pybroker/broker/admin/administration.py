@@ -1,5 +1,5 @@
-"""The handlers of administrative requests. Most brokers need few of them, so each is imported and created at the first
-request that uses it.
+"""The handlers of administrative requests. Most brokers need few of them, so a handler is imported and created by the
+first request that uses it.
 """
 
 from __future__ import annotations

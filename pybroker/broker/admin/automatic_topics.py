@@ -1,7 +1,7 @@
 """Creates topics that groups need: dead letter queues of share groups (KIP-1191), and internal topics of Kafka Streams
 applications when a heartbeat response reports them missing (KIP-1071).
 
-The heartbeat response does not wait for the creation: the member sends another heartbeat anyway. After a failed
+The heartbeat response does not wait for the creation, because the member sends another heartbeat anyway. After a failed
 creation the broker waits before it tries again, and responses report the error until then.
 """
 
@@ -43,7 +43,7 @@ class DeadLetterTopics:
 log = logging.getLogger(__name__)
 
 PROBLEMS_MAX = 1_000
-"""Limit of stored errors, one for each topic; beyond it, the topic whose first error is oldest is dropped."""
+"""Limit of stored errors, one per topic. Above the limit, the topic whose first error is oldest is dropped."""
 
 
 class StreamsTopics:

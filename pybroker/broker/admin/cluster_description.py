@@ -78,8 +78,8 @@ class ClusterAdmin:
         ]
 
     def controllers(self, listener: str) -> list[BrokerAddress] | None:
-        """Return the live voters of the metadata quorum that have the listener of the request: each of them can be the
-        controller. None with a metadata store."""
+        """Return the live voters of the metadata quorum that have the listener of the request, because each of them can
+        be the controller. None with a metadata store."""
         if self._voters is None:
             return None
         voters = self._voters()
@@ -113,7 +113,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The sources of the cluster's state."""
 
     broker_id: int
-    """The broker whose view is described."""
+    """The broker from which the state is seen."""
     cluster: ClusterAdmin
     conditions: Conditions
     session: MetadataSession
@@ -121,7 +121,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     wrong_roles: Callable[[], Sequence[Mismatch]]
     """Returns partitions whose role on this broker differs from the published metadata."""
     quorum: Callable[[], QuorumStatus] | None = None
-    """Returns what this broker's node knows of the metadata quorum; None with a metadata store."""
+    """Returns this node's view of the metadata quorum; None with a metadata store."""
 
 
 class Figures(msgspec.Struct, frozen=True):

@@ -85,8 +85,8 @@ class ResourceOps(msgspec.Struct, frozen=True):
 
 
 def check_request(resources: Sequence[ResourceOps]) -> Iterator[KafkaError | None]:
-    """Yield the error of each resource that can be refused without a lookup: a resource or setting is named twice, or
-    a value is missing.
+    """Yield an error for each resource that can be refused without a lookup: the request names a resource or setting
+    twice, or a value is missing.
     """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     return (_check_shape(resource, times[resource.resource_type, resource.resource_name]) for resource in resources)
@@ -113,7 +113,7 @@ def _check_shape(resource: ResourceOps, times: int) -> KafkaError | None:
 def topic_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
     """Return the change of a topic's own settings: name → new text, None to remove. Raises KafkaError (INVALID_CONFIG).
 
-    `current` has the topic's own settings. If they lack a list, APPEND and SUBTRACT change the default list.
+    `current` has the topic's own settings. If a list is not among them, APPEND and SUBTRACT change the default list.
     """
     changes: dict[str, str | None] = {}
     for op in resource.ops:
@@ -211,7 +211,7 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
     for op in resource.ops:
         key = broker_key(op.name)
         if op.op == OpType.DELETE and (op.name in current or _is_fixed(op.name)):
-            changes[op.name] = None  # The setting is not set now, or an older release, which knew it, has stored it.
+            changes[op.name] = None  # The setting is not set, or an older release that knew the setting has stored it.
             continue
         if op.op == OpType.DELETE and (key is None or (per_cluster and key.scope is Scope.PER_BROKER)):
             continue  # As in Kafka, deleting a setting that this resource cannot have is not an error.
@@ -245,8 +245,8 @@ def _is_fixed(name: str) -> bool:
 
 
 def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:
-    """Refuse a lower version, and a version for a single broker. The stored value overrides the configuration file at
-    each start: a lower one would take effect at the next start."""
+    """Refuse a version that is lower, and a version for a single broker. The stored value overrides the configuration
+    file at each start, so a lower version would take effect at the next start."""
     if not per_cluster:
         raise _refused(f"{op.name} can only be set for all brokers at once. Use an empty resource name.")
     if op.op != OpType.SET:
@@ -287,7 +287,8 @@ def logger_changes(
 
 
 def check_broker_name(name: str, broker_id: int) -> None:
-    """Refuse a request for the settings of another broker. Any broker accepts an empty name. Raises KafkaError."""
+    """Refuse a request for the settings of another broker. An empty name, which means all brokers, is accepted. Raises
+    KafkaError."""
     if name == "":
         return
     try:
@@ -301,7 +302,7 @@ def check_broker_name(name: str, broker_id: int) -> None:
 
 
 def _check_list_operation(op: ConfigOp, key: ConfigKey | None) -> None:
-    """Refuse APPEND and SUBTRACT of settings that are no list, or unknown. Raises KafkaError (INVALID_CONFIG)."""
+    """Refuse APPEND and SUBTRACT for settings that are unknown or not lists. Raises KafkaError (INVALID_CONFIG)."""
     if op.op not in (OpType.APPEND, OpType.SUBTRACT):
         return
     if key is None or key.type is not ConfigType.LIST:

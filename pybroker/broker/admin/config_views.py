@@ -1,8 +1,8 @@
 """Entries of DescribeConfigs: each setting with its value, source and synonyms. Pure (KIP-133, KIP-226, KIP-569).
 
 Differs from Kafka 4.4, where the synonyms of a topic's retention start at log.retention.ms and hide an effective
-log.retention.hours. pybroker lists every setting of the retention family (hours, minutes, ms), and the source is that
-of the effective setting.
+log.retention.hours. pybroker lists every setting of the retention family (hours, minutes, ms), and the source is the
+source of the effective setting.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def chosen(entries: list[ConfigEntry], names: list[str] | None) -> list[ConfigEntry]:
-    """Return the entries with these names, or all if `names` is None."""
+    """Return the entries with these names, or all entries if `names` is None."""
     if not names:
         return entries
     wanted = set(names)
@@ -150,7 +150,7 @@ def _occurrences(name: str, config: BrokerConfig) -> list[ConfigSynonym]:
 
 
 def _deciding(synonym: str | None, config: BrokerConfig) -> ConfigSource:
-    """Return the source of a topic's value. For a family of broker settings (hours, minutes, ms), it is the source of
+    """Return the source of a topic's value. For a family of broker settings (hours, minutes, ms), return the source of
     the effective setting."""
     found = config.first_of_family(synonym) if synonym is not None else None
     if found is None:
@@ -178,7 +178,7 @@ class TopicSetting(NamedTuple):
     name: str
     value: str
     source: int
-    """`ConfigSource` of the strongest layer that sets it."""
+    """`ConfigSource` of the layer with the highest precedence that sets it."""
     sensitive: bool
 
 

@@ -1,9 +1,9 @@
 """Dynamic settings of topics, groups, brokers and loggers: validate them, submit one event to the controller, and
 answer when the change is in effect.
 
-The controller stores them (under /config in Kafka's JSON), and `replicas.dynamic_configs` applies them. A change names
-the version of the settings that it was computed from. If another broker has changed the settings since then, this
-broker computes its change again from the stored settings. Two concurrent APPENDs therefore both take effect, and only
+The controller stores them (under /config in Kafka's JSON), and `replicas.dynamic_configs` applies them. A change
+contains the version of the settings from which it was computed. If another broker has changed the settings since, this
+broker computes its change again from the stored settings. Therefore two concurrent APPENDs both take effect, and only
 validated settings are stored.
 """
 
@@ -63,11 +63,11 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 50
-"""Attempts to make a change while other brokers keep changing the same settings."""
+"""Limit of attempts to make a change while other brokers keep changing the same settings."""
 
 
 READ_S_MAX = 10.0
-"""Time limit for reading the keystores and truststores of a listener."""
+"""Time limit in seconds for reading the keystores and truststores of a listener."""
 
 
 class ConfigAdmin:
@@ -81,7 +81,7 @@ class ConfigAdmin:
         self._turn = asyncio.Lock()
 
     def describe(self, resource_type: int, name: str, names: list[str] | None) -> list[config_views.ConfigEntry]:
-        """Return the named settings of a resource, or all. Raises KafkaError."""
+        """Return the named settings of a resource, or all settings. Raises KafkaError."""
         if resource_type == ResourceType.TOPIC:
             check_topic_name(name)
             entries = config_views.topic_entries(self._topic(name).config, self._config)
@@ -129,7 +129,7 @@ class ConfigAdmin:
                 except KafkaError as problem:
                     if not attempt:
                         raise
-                    # Do not fail the whole request: changes of other resources may have succeeded.
+                    # Do not fail the whole request, because changes of other resources may have succeeded.
                     return [problem if index in left else result for index, result in enumerate(results)]
                 if not left:
                     return results
@@ -137,7 +137,7 @@ class ConfigAdmin:
             return [busy if index in left else result for index, result in enumerate(results)]
 
     async def _resolve_hosts(self, resources: Sequence[ResourceOps], results: list[KafkaError | None]) -> None:
-        """Refuse host names that cannot be resolved. Resolving may take seconds, and runs in a thread."""
+        """Refuse host names that cannot be resolved. The resolution runs in a thread, because it may take seconds."""
         for index, resource in enumerate(resources):
             if results[index] is not None or resource.resource_type != ResourceType.BROKER:
                 continue
@@ -201,8 +201,8 @@ class ConfigAdmin:
         return again
 
     def _prepare(self, resource: ResourceOps, validate_only: bool) -> ConfigChange | None:
-        """Return the change to submit. For logger levels, set them and return None: they exist only in this process
-        (KIP-412)."""
+        """Return the change to submit. Logger levels are set here instead, and None is returned: they exist only in
+        this process (KIP-412)."""
         name = resource.resource_name
         if resource.resource_type == ResourceType.TOPIC:
             topic = self._topic(name)
@@ -271,8 +271,8 @@ class ConfigAdmin:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}={render_value(then[name])}: {wrong}")
         replaced = change.replace and PROTOCOL_VERSION in self._stored(change.name)
         if PROTOCOL_VERSION not in change.changes and not replaced:
-            # During an upgrade, two broker settings may name different protocol versions: do not refuse changes of
-            # other settings.
+            # During an upgrade, the settings of two brokers may contain different protocol versions. Do not refuse
+            # changes of other settings because of this.
             return False
         if self._view.image.topic_ids and not then.topic_ids:
             raise KafkaError(
@@ -296,7 +296,7 @@ class ConfigAdmin:
             return
         for name in sorted(names):
             try:
-                # If the file system does not respond, the thread waits for it, but the request does not.
+                # If the file system does not respond, only the thread waits for it, not the request.
                 async with asyncio.timeout(READ_S_MAX):
                     problem = await asyncio.get_running_loop().run_in_executor(None, _check_files, then, name)
             except TimeoutError:
@@ -319,7 +319,7 @@ class ConfigAdmin:
 
 
 def _check_files(then: BrokerConfig, listener: str) -> str | None:
-    """Return why a listener cannot use its keystores; None if it can. Reads files."""
+    """Return the reason why a listener cannot use its keystores; None if it can. Reads files."""
     try:
         listener_tls(then.listener_tls(listener)).check()
     except UnreadableFileError as problem:

@@ -32,7 +32,7 @@ RENEWERS_MAX = 1_000
 NAME_BYTES_MAX = 255
 TIME_MAX = (1 << 63) - 1
 TOKENS_MAX = 100_000
-"""Limit for the whole cluster: every broker keeps all tokens in memory."""
+"""Limit for the whole cluster, because every broker keeps all tokens in memory."""
 
 
 class TokenAdmin:
@@ -142,8 +142,8 @@ class TokenAdmin:
     def describe(
         self, owners: Sequence[str] | None, visible: Callable[[DelegationToken], bool]
     ) -> list[tuple[DelegationToken, bytes]]:
-        """Return tokens with their HMACs. The caller must be allowed to see each of them; if `owners` is given, one of
-        the owners must own it, have requested it, or be allowed to renew it. Raises KafkaError.
+        """Return tokens with their HMACs. The caller must be allowed to see each token. If `owners` is given, return a
+        token only if one of the owners owns it, has requested it, or may renew it. Raises KafkaError.
         """
         secret = self.require()
         tokens = self._view.image.tokens.values()

@@ -1,7 +1,7 @@
 """Measures the bytes of deleted topics on this broker's disks that can still be undeleted.
 
 A scrape of the metrics starts a measurement, at most once in `CACHED_S` seconds, in a thread of the event loop's
-executor. A directory in `deleting/` does not change: its files are read once.
+executor. The files of a directory in `deleting/` are read only once, because the directory does not change.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class DeletedBytes:
         self._measuring = None
         self._measured_ms = self._clock.monotonic_ms()
         if not measuring.cancelled():
-            # If a directory cannot be listed, keep its last measurement. It is offline, which another metric reports.
+            # If a directory cannot be listed, keep its last measurement. The directory is offline, which another metric
+            # reports.
             measuring.exception()
 
     def _measure(self) -> None:

@@ -1,4 +1,5 @@
-"""Watches the free space of each log directory. Logs a full disk, and can report the broker as not ready because of it.
+"""Watches the free space of each log directory. Logs when a disk is full; if configured, a full disk also makes the
+broker not ready.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from pybroker.broker.clock import Clock
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 2.0
-"""Interval at which file systems are read; the first refused write is logged within this time."""
+"""Seconds between two samples of the file systems. The first refused write is logged within this time."""
 
 REPEAT_SECONDS = 60.0
-"""Interval of the warning while writes are refused."""
+"""Seconds between two warnings while writes are refused."""
 
 QUIET_SECONDS = 10.0
-"""A log directory has room again when no write has been refused for this long."""
+"""Seconds without a refused write after which a log directory counts as no longer full."""
 
 USABLE_BYTES_MIN = 16 << 20
-"""A log directory with fewer usable bytes counts as full even without a refused write: one request may need more."""
+"""A log directory with fewer usable bytes counts as full even without a refused write, because one request may need
+more."""
 
 
 class Room(Protocol):
@@ -37,7 +39,7 @@ class Room(Protocol):
 
     @property
     def total_bytes(self) -> int:
-        """Size of its file system; -1 if unknown."""
+        """Size of the log directory's file system; -1 if unknown."""
 
     @property
     def usable_bytes(self) -> int:
@@ -75,7 +77,8 @@ class _Full(msgspec.Struct):
 
 
 class DiskRoom:
-    """The last sample of each online log directory, and the full ones. Used on the loop's thread."""
+    """The last sample of each online log directory, and the log directories that are full. Used on the loop's thread.
+    """
 
     def __init__(self, read: Callable[[], Sequence[Room]], clock: Clock) -> None:
         """`read` blocks and runs on a thread of the loop's executor."""

@@ -44,8 +44,9 @@ class FeatureAdmin:
     async def update(
         self, changes: Sequence[FeatureChange], timeout_ms: int, caller: Caller, *, validate_only: bool
     ) -> None:
-        """Change features, all or none. Raises KafkaError INVALID_REQUEST if the request is malformed,
-        INVALID_UPDATE_VERSION if a level is unknown or would change in the opposite direction of the requested one.
+        """Change features: all, or none if there is an error. Raises KafkaError INVALID_REQUEST if the request is
+        malformed, INVALID_UPDATE_VERSION if a level is unknown, or if a level would rise where the request lowers it,
+        or the reverse.
         """
         names = [change.name for change in changes]
         twice = next((name for name in names if names.count(name) > 1), None)

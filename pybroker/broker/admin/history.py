@@ -16,7 +16,7 @@ from pybroker.broker.metadata.lineage import BEGINNINGS, CREATED, TopicEvent
 from pybroker.native import NativeBroker, Uuid
 
 UNFINISHED = (DELETING, STAGED, UNDELETING, FOUND)
-"""States of deletions that still have data on disks."""
+"""States of deletions whose data is still on disks."""
 
 
 FormerNames = Mapping[str, Sequence[TopicImage | DeletionRecord]]
@@ -58,13 +58,14 @@ class PartitionDeletion(msgspec.Struct, frozen=True):
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """A deletion, and how far brokers have carried it out."""
+    """A deletion and its progress on the brokers."""
 
     record: DeletionRecord
     size_bytes: int
-    """Sum over the brokers that responded; -1: none did."""
+    """Sum over the brokers that responded; -1 if no broker responded."""
     remaining_ms: int
-    """Time until the last broker removes its data; -1: it is unknown, or an operator has to order the removal."""
+    """Time until the last broker removes its data; -1 if the time is unknown, or if an operator has to order the
+    removal."""
     partitions: tuple[PartitionDeletion, ...]
 
 
@@ -97,8 +98,8 @@ class HistoryAdmin:
         return found
 
     def history(self, name: str | None, topic_id: Uuid, former: FormerNames) -> list[Incarnation]:
-        """Return all incarnations of a name, or the one with an id; the latest first. Raises KafkaError if there is
-        none."""
+        """Return all incarnations of a name, or the incarnation with an id; the latest first. Raises KafkaError if
+        there is no such incarnation."""
         image = self._view.image
         if topic_id != Uuid.ZERO:
             which = self.topic(None, topic_id)
@@ -142,9 +143,9 @@ class HistoryAdmin:
     async def deletions(
         self, wanted: Sequence[str | Uuid] | None, may_see: Callable[[str], bool] = lambda _: True
     ) -> list[Deletion]:
-        """Return all deletions of the topics in `wanted`, including finished deletions; with None, the deletions that
-        still have data. The latest comes first. `may_see`: returns whether the client may see a topic's name. The sizes
-        and states come from the brokers that have the data."""
+        """Return the deletions of the topics in `wanted`, including finished deletions. With None, return all deletions
+        whose data is still on disks. The latest comes first. `may_see`: returns whether the client may see a topic's
+        name. The sizes and states come from the brokers that have the data."""
         image = self._view.image
         if wanted is None:
             records = [record for record in image.deletions.values() if record.state in UNFINISHED]
@@ -196,7 +197,7 @@ def _replica(record: DeletionRecord, index: int, broker_id: int, held: ReplicasB
         return PartitionDeletion(index, broker_id, state, there.log_dir, there.size_bytes, there.remaining_ms)
     if state in (STAGED, FOUND):
         return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
-    # The replica is not staged yet, or is being undeleted: the broker counts its size as that of a live partition.
+    # The replica is not staged yet, or is being undeleted. The broker reports its size as the size of a live partition.
     return PartitionDeletion(index, broker_id, state, None, -1, -1)
 
 
@@ -219,7 +220,7 @@ def _dead(record: DeletionRecord) -> Incarnation:
 
 
 def _made(events: Sequence[TopicEvent]) -> TopicEvent | None:
-    """Return the event that created an incarnation; None: the topic is older than stored histories."""
+    """Return the event that created an incarnation; None if the topic is older than stored histories."""
     first = events[0] if events else None
     if first is None or first.what not in BEGINNINGS:
         return None

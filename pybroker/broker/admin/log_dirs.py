@@ -40,13 +40,13 @@ class LogDirAdmin:
         return path in self._config.cordoned_log_dirs
 
     async def move(self, topic_id: Uuid | None, partition: int, log_dir: str) -> int:
-        """Start a move to the log directory with that absolute path, and return an error code. `topic_id` None: the
+        """Start a move to the log directory with this absolute path, and return an error code. `topic_id` None: the
         topic is unknown."""
         image = self._view.image
         topic = None if topic_id is None else image.topics.get(image.names.get(topic_id, ""))
         exists = topic is not None and 0 <= partition < len(topic.partitions)
         if topic_id is None or not exists:
-            # As Kafka does, check the directory first.
+            # Check the directory first, as Kafka does.
             topic_id, partition = _NO_TOPIC, 0
         loop = asyncio.get_running_loop()
         code = await loop.run_in_executor(None, self._native.move_partition, topic_id, partition, log_dir)

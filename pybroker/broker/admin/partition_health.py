@@ -1,7 +1,7 @@
 """Health of the cluster's partitions: without a leader, under-replicated, under min ISR, or being reassigned.
 
 Each scrape of the metrics reads the sums. A topic is counted again only when it has changed. If many topics have
-changed, `catch_up` counts in steps and lets other tasks run in between.
+changed, `catch_up` counts them in steps, and lets other tasks run between the steps.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class PartitionCounts(msgspec.Struct):
     under_replicated: int = 0
     """Partitions with a replica that is not in sync. A replica that a reassignment adds does not count."""
     under_min_isr: int = 0
-    """Partitions with fewer in-sync replicas than `min.insync.replicas`: writes with acks=all fail."""
+    """Partitions with fewer in-sync replicas than `min.insync.replicas`. Writes with acks=all to them fail."""
     at_min_isr: int = 0
-    """Partitions with exactly `min.insync.replicas` in sync: after one more failure, writes with acks=all fail."""
+    """Partitions with exactly `min.insync.replicas` in-sync replicas. After one more failure, writes with acks=all to
+    them fail."""
     not_preferred: int = 0
     """Partitions whose leader is not the first replica."""
     reassigning: int = 0
@@ -48,7 +49,7 @@ class PartitionCounts(msgspec.Struct):
 
     @property
     def in_trouble(self) -> bool:
-        """Return whether some partition is unhealthy."""
+        """Return whether at least one partition is unhealthy."""
         return bool(
             self.offline or self.under_replicated or self.under_min_isr or self.reassigning or self.too_few_replicas
         )
@@ -81,7 +82,7 @@ class _TopicCounts(msgspec.Struct, frozen=True):
     rules: tuple[int, int]
     all: PartitionCounts
     own: PartitionCounts | None
-    """Counts of the partitions that the broker leads; None: it leads none."""
+    """Counts of the partitions that the broker leads; None if it leads no partition."""
     leaders: Mapping[int, int]
     """Number of led partitions by broker."""
     replicas: Mapping[int, int]
@@ -108,8 +109,8 @@ class Conditions:
         return self._view.image
 
     async def catch_up(self) -> None:
-        """Count the topics that have changed, and let other tasks run in between. The next read then has few topics
-        left to count."""
+        """Count the topics that have changed, and let other tasks run in between. The next read then has only few
+        topics to count."""
         for number, _ in enumerate(self._changes(), 1):
             if number % TOPICS_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -147,7 +148,7 @@ class Conditions:
             pass
 
     def _changes(self) -> Iterator[None]:
-        """Update the counts, one topic per step of the iterator. Several callers may share one iterator."""
+        """Update the counts, one topic per step of the iterator. Several callers may advance the same iterator."""
         wanted = tuple(self._config.get_int(setting) for setting in GUARDED.values())
         now = (self._view.image, self._config.get_int(MIN_ISR), wanted)
         if self._at is not None and self._at[0] is now[0] and self._at[1:] == now[1:]:
@@ -181,7 +182,7 @@ class Conditions:
         """Return `min.insync.replicas` and the required number of replicas of a topic."""
         try:
             min_isr = int(topic.config[MIN_ISR])
-        # The topic does not set it, or another release stored a value that this one cannot parse.
+        # The topic does not set it, or another release has stored a value that this release cannot parse.
         except (KeyError, ValueError):
             min_isr = self._config.get_int(MIN_ISR)
         # A single broker can hold only one replica of each partition.
@@ -198,8 +199,7 @@ def _moves(state: PartitionImage) -> bool:
 
 
 def _is_behind(state: PartitionImage) -> bool:
-    """Return whether a replica is out of sync. A partition without a leader keeps its last ISR, which does not count.
-    """
+    """Return whether a replica is out of sync. If the partition has no leader, its last ISR does not count."""
     return _is_offline(state) or len(state.isr) < len(state.replicas) - len(state.adding_replicas)
 
 

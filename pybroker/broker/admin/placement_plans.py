@@ -1,8 +1,9 @@
 """Plans replica moves that empty brokers (`drain`), balance the load (`balance`), or change replication factors
 (`replicate`). Pure: a plan is a list of moves, which a reassignment executes.
 
-A plan moves as few bytes as possible. A move never reduces the number of racks that a partition spans, and prefers a
-target that increases it. Racks are considered only if every broker has one, as in the placement of new topics.
+A plan moves as few bytes as possible. A move never reduces the number of racks that a partition spans; a target that
+increases this number is preferred. As in the placement of new topics, racks are considered only if every broker has a
+rack.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 BYTES_TOLERANCE = 0.1
-"""Tolerated difference of a broker's bytes from the mean, as a fraction. `balance` ignores smaller differences: the
-copies would cost more than they gain."""
+"""Tolerated difference between a broker's bytes and the mean, as a fraction. `balance` ignores smaller differences,
+because the copies would cost more than they gain."""
 
 
 class PlanError(ValueError):
@@ -29,7 +30,7 @@ class PlanBroker(msgspec.Struct, frozen=True):
 
 
 class PlanPartition(msgspec.Struct, frozen=True):
-    """A partition. During a reassignment: with its target replicas."""
+    """A partition. If it is being reassigned, its replicas are the target replicas."""
 
     topic: str
     partition: int
@@ -65,18 +66,18 @@ class Move(msgspec.Struct, frozen=True):
 
 
 Plan = tuple[Move, ...]
-"""A plan: the partitions to reassign, sorted by topic and partition, each once."""
+"""A plan: the partitions to reassign, sorted by topic and partition. Each occurs once."""
 
 
 def drain(partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker], leaving: Collection[int]) -> Plan:
-    """Move every replica off the leaving brokers. Each replica goes to the least loaded broker and keeps its place in
-    the replica list. `brokers` has all live brokers; it may include the leaving ones.
+    """Move every replica off the leaving brokers. Each replica goes to the least loaded broker and keeps its position
+    in the replica list. `brokers` has all live brokers; it may include the leaving ones.
 
     Raises PlanError if too few brokers are left for a partition's replicas.
     """
     layout = _Layout(partitions, [broker for broker in brokers if broker.broker_id not in leaving])
     concerned = [key for key in layout.partitions if not layout.replicas[key].isdisjoint(leaving)]
-    # Place large replicas first: small ones then balance the rest.
+    # Place large replicas first, because small replicas can balance the rest.
     for key in sorted(concerned, key=lambda one: -layout.partitions[one].size_bytes):
         for old in layout.order[key]:
             if old in leaving:
@@ -112,9 +113,10 @@ def balance(
     *,
     bytes_tolerance: float = BYTES_TOLERANCE,
 ) -> Plan:
-    """Balance replicas over the brokers, by these priorities: partitions span as many racks as possible; replica counts
-    of brokers differ by at most one; the bytes of brokers are within the tolerance of the mean, as far as exchanges of
-    replicas can achieve that; counts of preferred leaders differ by at most one, as far as the replicas allow it.
+    """Balance replicas over the brokers, with these goals in order of priority: partitions span as many racks as
+    possible; replica counts of brokers differ by at most one; the bytes of each broker are within the tolerance of the
+    mean, as far as exchanges of replicas can achieve it; counts of preferred leaders differ by at most one, as far as
+    the replicas allow it.
 
     `balance` leaves replicas on brokers outside `brokers` where they are; `drain` moves them.
     """
@@ -131,7 +133,7 @@ Key = tuple[str, int]
 
 
 class _Layout:
-    """The replicas of all partitions while a plan is being made."""
+    """The replicas of all partitions in an unfinished plan."""
 
     def __init__(self, partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker]) -> None:
         known = sorted(partitions, key=lambda one: (one.topic, one.partition))
@@ -162,7 +164,7 @@ class _Layout:
         self.of_topic[broker, key[0]] += sign
 
     def replace(self, key: Key, old: int, new: int) -> None:
-        """Replace a replica by another in the same position of the replica list."""
+        """Replace a replica by another replica in the same position of the replica list."""
         self.order[key] = tuple(new if broker == old else broker for broker in self.order[key])
         self._moved(key, old, new)
 
@@ -176,7 +178,7 @@ class _Layout:
         self._moved(key, old, None)
 
     def lead(self, key: Key, leader: int) -> None:
-        """Make a replica the preferred leader; it swaps positions with the current one."""
+        """Make a replica the preferred leader, by swapping its position with the current preferred leader."""
         order = list(self.order[key])
         at = order.index(leader)
         order[0], order[at] = order[at], order[0]
@@ -199,8 +201,8 @@ class _Layout:
         return len(racks)
 
     def target(self, key: Key, old: int | None) -> int:
-        """Return the best broker for a new replica. The replica replaces the one on `old`; if `old` is None, it is an
-        additional one. Raises PlanError if no broker is left.
+        """Return the best broker for a new replica. The new replica replaces the replica on `old`; if `old` is None, it
+        is an additional replica. Raises PlanError if no broker is left.
         """
         free = [broker for broker in self.brokers if broker not in self.replicas[key]]
         if not free:
@@ -236,8 +238,8 @@ def _span_racks(layout: _Layout) -> None:
     for key, partition in layout.partitions.items():
         while layout.spread(key) < min(len(partition.replicas), racks):
             doubled = Counter(layout.rack.get(broker) for broker in layout.order[key])
-            # Remove the last replica in a rack that has several: the preferred leader, which is the first, then stays
-            # as long as possible.
+            # Remove the last replica in a rack that has several replicas. The preferred leader is the first replica,
+            # and then stays as long as possible.
             movable = [b for b in layout.order[key] if b in layout.rack and doubled[layout.rack[b]] > 1]
             if not movable:
                 break
@@ -249,8 +251,8 @@ def _span_racks(layout: _Layout) -> None:
 
 
 def _even_replicas(layout: _Layout) -> None:
-    """Move replicas from the most to the least loaded broker until their counts differ by less than two or no replica
-    may move."""
+    """Move replicas from the most loaded to the least loaded broker, until their counts differ by less than two or no
+    replica can move."""
     while _move_one(layout):
         pass
 
@@ -270,8 +272,8 @@ def _move_one(layout: _Layout) -> bool:
 
 
 def _fitting(layout: _Layout, source: int, target: int) -> Key | None:
-    """Return a replica to move. Prefer a topic with more replicas on the source than on the target, then a replica
-    whose move also balances the bytes, which saves a second move."""
+    """Return a replica to move. Prefer a topic with more replicas on the source than on the target. Then prefer a
+    replica whose move also balances the bytes, which saves a second move."""
     surplus = (len(layout.on[source]) - len(layout.on[target])) / 2
     wanted = max(0.0, (layout.bytes[source] - layout.bytes[target]) / 2 / surplus)
     best: tuple[bool, float, Key] | None = None
@@ -301,8 +303,8 @@ def _even_bytes(layout: _Layout, tolerance: float) -> None:
 
 
 def _exchange(layout: _Layout, heavy: int, light: int) -> bool:
-    """Reduce the difference of two brokers as far as one exchange can; if the replica counts permit, move one replica
-    instead. Return False if no exchange helps."""
+    """Reduce the difference of two brokers as far as a single exchange can. If the replica counts permit, move one
+    replica instead. Return False if no exchange helps."""
     gap = layout.bytes[heavy] - layout.bytes[light]
 
     def size(key: Key) -> int:
@@ -329,8 +331,8 @@ def _exchange(layout: _Layout, heavy: int, light: int) -> bool:
 
 
 def _even_leaders(layout: _Layout) -> None:
-    """Move preferred leadership along a chain of partitions, from the broker with the most preferred leaders to one
-    with at least two fewer. No data moves."""
+    """Move preferred leadership along a chain of partitions, from the broker with the most preferred leaders to a
+    broker with at least two fewer. No data moves."""
     led: dict[int, set[Key]] = {broker: set() for broker in layout.brokers}
     for key, order in layout.order.items():
         if order and order[0] in led:
@@ -353,8 +355,8 @@ def _even_leaders(layout: _Layout) -> None:
 
 
 def _chain(layout: _Layout, led: Mapping[int, set[Key]], source: int) -> list[tuple[Key, int]] | None:
-    """Return the shortest chain from a broker to one with at least two fewer preferred leaders. Each step of the chain
-    makes another replica of a partition its preferred leader.
+    """Return the shortest chain from a broker to a broker with at least two fewer preferred leaders. Each step of the
+    chain makes another replica of a partition its preferred leader.
     """
     came: dict[int, tuple[int, Key]] = {}
     waiting = deque([source])

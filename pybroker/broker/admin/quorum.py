@@ -24,12 +24,13 @@ from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 REPLY_MS = 1_000
-"""Time by which the leader gives up before the request's timeout, so that its answer arrives in time."""
+"""Milliseconds before the request's timeout at which the leader gives up, so that its answer arrives in time."""
 CHANGE_MS_MAX = 25_000
 
 
 class VoterAdmin:
-    """Requests about the metadata quorum. Each call asks the leader, on whichever broker it is. Raises KafkaError."""
+    """Requests about the metadata quorum. Each call queries the leader, which may be another broker. Raises KafkaError.
+    """
 
     def __init__(self, cluster_id: str, config: BrokerConfig, controller: ControllerClient) -> None:
         self._cluster_id = cluster_id
@@ -51,7 +52,7 @@ class VoterAdmin:
         *,
         when_committed: bool = True,
     ) -> None:
-        """Turn an observer, named by node id and directory id, into a voter. Only its address on the inter-broker
+        """Turn an observer into a voter. `voter`: its node id and directory id. Only its address on the inter-broker
         listener counts."""
         self._require_cluster(cluster_id)
         node_id, directory_id = voter
@@ -65,16 +66,16 @@ class VoterAdmin:
         await self._controller.submit(event, limit_ms + REPLY_MS, caller=caller)
 
     async def remove(self, cluster_id: str | None, voter: tuple[int, Uuid], caller: Caller) -> None:
-        """Turn a voter, named by node id and directory id, into an observer."""
+        """Turn a voter into an observer. `voter`: its node id and directory id."""
         self._require_cluster(cluster_id)
         await self._controller.submit(RemoveVoter(*voter), caller=caller)
 
     async def unregister(self, controller_id: int, caller: Caller) -> None:
-        """Confirm that a node that is no voter is no controller."""
+        """Confirm that a node that is not a voter is not a controller."""
         await self._controller.submit(UnregisterController(controller_id), caller=caller)
 
     async def transfer(self, successor: int | None, timeout_ms: int, caller: Caller) -> None:
-        """Let the leader resign in favour of a voter; None: of any other voter."""
+        """Let the leader resign in favour of a voter. `successor` None: any other voter."""
         loop = asyncio.get_running_loop()
         until = loop.time() + min(timeout_ms - REPLY_MS, CHANGE_MS_MAX) / 1000
         while True:

@@ -36,10 +36,10 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 NAME_BYTES_MAX = 255
-"""Longest name of a user, client id or address: the name becomes part of a path."""
+"""Maximum bytes of the name of a user, client id or address, because the name becomes part of a path."""
 
 FRACTION_MAX = 1e-6
-"""Tolerated deviation from an integer of a quota that must be an integer."""
+"""Tolerated deviation of a quota from an integer, for quotas that must be integers."""
 
 TYPES = (USER, CLIENT_ID, IP)
 
@@ -79,7 +79,7 @@ class QuotaAdmin:
     async def alter(
         self, alterations: Sequence[Alteration], caller: Caller, turns: LoopShares, *, validate_only: bool
     ) -> list[KafkaError | None]:
-        """Return for each entity None if its quotas were changed, else the error; an entity with an error is unchanged.
+        """Return for each entity None if its quotas were changed, or the error. An entity with an error is unchanged.
         """
         results = [await _problem(alteration) async for alteration in turns.each(alterations)]
         changes = [
@@ -92,7 +92,7 @@ class QuotaAdmin:
         try:
             answer = await self._controller.submit(AlterClientQuotas(tuple(changes)), caller=caller)
         except KafkaError as refusal:
-            # The response has no error code for the request: each entity gets the request's error.
+            # The response has no error code for the whole request, so each entity gets the error.
             return [problem or refusal for problem in results]
         decided = iter(zip(changes, answer.reply, strict=True))
         async for place, problem in turns.each(enumerate(results)):

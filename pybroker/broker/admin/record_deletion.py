@@ -33,9 +33,9 @@ class RecordAdmin:
         self._replicas = replicas
 
     async def delete(self, wanted: Sequence[tuple[str, int, int]], timeout_s: float) -> list[DeletedRecords]:
-        """Delete the records of each (topic, partition, offset or -1) and return the results, in order. One call in a
-        thread does all disk access. Wait at most `timeout_s` seconds for the flush of records that were acknowledged
-        with acks=1."""
+        """Delete the records of each (topic, partition, offset or -1) and return the results, in order. All disk access
+        happens in one call in a thread. Wait at most `timeout_s` seconds for the flush of records that were
+        acknowledged with acks=1."""
         topics = {name: self._topic(name) for name in dict.fromkeys(name for name, _, _ in wanted)}
         resolved = [(_resolve(topics[name], partition), partition, offset) for name, partition, offset in wanted]
         return await asyncio.get_running_loop().run_in_executor(None, self._delete, resolved, timeout_s)

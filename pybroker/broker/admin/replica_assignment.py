@@ -33,7 +33,7 @@ class ElectionAdmin:
         that needed an election. On success this broker already shows the new leader. Raises KafkaError if no controller
         is available."""
         if partitions is not None:
-            # Remove duplicates: the second election of a partition would return ELECTION_NOT_NEEDED.
+            # Remove duplicates. A second election of the same partition would return ELECTION_NOT_NEEDED.
             partitions = tuple(dict.fromkeys(partitions))
         answer = await self._controller.submit(ElectLeaders(unclean, partitions), timeout_ms, caller=caller)
         if answer.is_complete:
@@ -56,10 +56,10 @@ class ReassignmentAdmin:
         self, partitions: Sequence[NewReplicas], timeout_ms: int, *, factor_may_change: bool, caller: Caller
     ) -> list[KafkaError | None]:
         """Start or cancel reassignments. Return for each partition, in order, None if the change is made and this
-        broker shows it, else the error. Raises KafkaError if no controller is available.
+        broker's metadata shows it, or the error. Raises KafkaError if no controller is available.
         """
         topics = self._view.image.topics
-        # Look up topic ids now: a topic that is created again with the same name must not be reassigned.
+        # Look up the topic ids now, so that a topic that is later created with the same name is not reassigned.
         known = tuple(
             partition
             if partition.topic_id is not None or partition.topic not in topics
@@ -75,8 +75,8 @@ class ReassignmentAdmin:
         return [late if error is None else error for error in answer.reply]
 
     def under_way(self, wanted: Mapping[str, Iterable[int]] | None) -> dict[str, dict[int, PartitionImage]]:
-        """Return topic → partition → state of all reassignments, or of the requested ones. Like Kafka, skip partitions
-        that do not exist."""
+        """Return topic → partition → state of all reassignments, or of the requested partitions. As in Kafka, skip
+        partitions that do not exist."""
         topics = self._view.image.topics
         found: dict[str, dict[int, PartitionImage]] = {}
         for name in topics if wanted is None else wanted:

@@ -1,8 +1,9 @@
 """Committed offsets of groups survive the deletion of a topic, because the topic's deletion record contains them.
 
-If a broker responds to the write fence too late, the record lacks its offsets; `LateOffsets` adds them.
-`RestoredOffsets` restores the offsets to the topic after an undelete, or to the successor that continues them. Each
-broker does both for the groups that it coordinates. The controller waits until all brokers have confirmed.
+If a broker responds to the write fence too late, the record lacks this broker's offsets; `LateOffsets` adds them. After
+an undelete, `RestoredOffsets` restores the offsets to the topic; after a truncation, it restores them to the successor
+that continues them. Each broker does both for the groups that it coordinates. The controller waits until all brokers
+have confirmed.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""Pause between two attempts to restore offsets."""
+"""Seconds between two attempts to restore offsets."""
 SILENT = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Errors that are not logged: another broker coordinates the group (if it fails, this broker may take over), or the
-coordinator is loading."""
+"""Errors that are not logged. Either another broker coordinates the group (if it fails, this broker may take over), or
+the coordinator is loading."""
 
 GiveBack = Callable[[Uuid, str, Sequence[Mapping[str, Any]]], Mapping[str, Awaitable[ErrorCode]]]
 """Writes the offsets of a deletion record as offsets of this topic id and name. When the call returns, the groups see
@@ -37,8 +38,9 @@ them. Returns an awaitable per group, which gives an error code when the offsets
 
 
 class _Debt(msgspec.Struct, frozen=True):
-    """Offsets to restore from one deletion. A topic id may have several: its successor may still be getting offsets
-    when the topic is undeleted, and it may be deleted and undeleted again before all groups are done."""
+    """Offsets to restore from one deletion. A topic id may have several such sets: its successor may still be getting
+    offsets when the topic is undeleted, and the topic may be deleted and undeleted again before all groups have their
+    offsets."""
 
     topic_id: Uuid
     deleted_ms: int
@@ -62,9 +64,9 @@ class LateOffsets:
     def keep(
         self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]], kept: Callable[[], object]
     ) -> Collection[tuple[str, int]]:
-        """Start sending the offsets that the record lacks; the task retries until the controller has stored them, and
-        then calls `kept`. Return their groups and partitions. Until then the offsets topic has the only copy: the
-        coordinator keeps it, and after a crash the next coordinator of the groups sends it.
+        """Start to send the offsets that the record lacks, and return their groups and partitions. The task retries
+        until the controller has stored the offsets, and then calls `kept`. Until then the offsets topic has the only
+        copy. The coordinator keeps this copy; after a crash the next coordinator of the groups sends it.
         """
         record = self._view.image.deletions.get(topic_id)
         late = () if record is None else record.lacking(offsets)
@@ -126,13 +128,13 @@ class RestoredOffsets:
         self.topics_shown([record.offsets_for for record in due if record.offsets_for is not None])
 
     async def stop(self) -> None:
-        """Stop restoring; the next start restores the rest."""
+        """Stop restoring. The next start restores the rest."""
         for task in self._restoring.values():
             task.cancel()
         await asyncio.gather(*self._restoring.values(), return_exceptions=True)
 
     async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Restore offsets that reached the deletion record after their topic became visible."""
+        """Restore offsets that were added to the deletion record after the topic had become visible."""
         del before, after
         records = change.deletions.values() if isinstance(change, ClusterImage) else change.deletions
         heirs = [record.offsets_for for record in records if record.offsets_for is not None]
@@ -140,7 +142,7 @@ class RestoredOffsets:
 
     def topics_shown(self, topics: Sequence[Uuid]) -> None:
         """Restore the offsets of topics that become visible. The offsets change in the same step of the event loop,
-        before any group can read them."""
+        before a group can read them."""
         if not self._started:
             return
         shown = frozenset(topics)
@@ -181,7 +183,7 @@ class RestoredOffsets:
                         topic.name,
                         loud.name,
                     )
-                # A group that has just been loaded must get its offsets before it serves requests: retry at once.
+                # A group that has just been loaded must get its offsets before it serves requests, so retry at once.
                 loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in codes.values() and not loading
                 await (self._loaded() if loading else asyncio.sleep(RETRY_S))
                 record = self._owing(debt)

@@ -18,7 +18,8 @@ from pybroker.protocol import interbroker as wire
 log = logging.getLogger(__name__)
 
 OTHERS_WAIT_S = 2.0
-"""Longest wait for other brokers: a paused broker must not delay the response, which then omits it."""
+"""Seconds that the response waits for other brokers. It omits a broker that does not respond in this time, for example
+because it is paused."""
 
 
 class StagedReplica(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ class Waiting(Protocol):
 
 
 class PeerBrokers(Protocol):
-    """The other brokers (`interbroker.connection_pool.ConnectionPool`)."""
+    """Connections to the other brokers (`interbroker.connection_pool.ConnectionPool`)."""
 
     async def ask(self, broker_id: int, request: Any) -> Any:
         """Send a request and return the response. Raises KafkaError."""
@@ -96,7 +97,8 @@ class StagedReplicas:
         ]
 
     async def everywhere(self, holders: Mapping[int, Sequence[Uuid]]) -> dict[int, ReplicasByPartition]:
-        """Return the staged replicas of each broker that responds in time. `holders`: broker → topics that it may have.
+        """Return the staged replicas of each broker that responds in time. `holders`: broker → topics of which it may
+        have staged replicas.
         """
         live = self._view.image.brokers
         asked = [broker for broker in holders if broker == self._broker_id or broker in live]

@@ -62,12 +62,12 @@ class LineageAdmin:
         return topic_or_deletion(self._view.image, name, topic_id)
 
     def unknown(self, topic_id: Uuid, may_see: Callable[[str], bool]) -> KafkaError:
-        """Return the error for an id without a live topic. `may_see`: whether the client may see a topic's name."""
+        """Return the error for an id that no live topic has. `may_see`: whether the client may see a topic's name."""
         return unknown_id(self._view.image, topic_id, may_see)
 
     async def know(self, which: Sequence[str | Uuid], timeout_ms: int) -> None:
-        """Wait until this broker has applied all earlier decisions of the controller. Call it before refusing a name or
-        an id as unknown: another broker may have created or deleted the topic a moment ago."""
+        """Wait until this broker has applied all earlier decisions of the controller. Call this before a name or id is
+        refused as unknown: another broker may have just created or deleted the topic."""
         image = self._view.image
         if not all(
             asked in image.topics if isinstance(asked, str) else asked in image.names or asked in image.deletions
@@ -106,8 +106,8 @@ class LineageAdmin:
     async def purge(
         self, topics: Sequence[Uuid], delay_ms: int, caller: Caller, timeout_ms: int
     ) -> list[PurgedTopic | KafkaError]:
-        """Purge deleted topics and return one result each, in order. On success brokers remove the data at once, or
-        after the shorter delay; brokers that are down remove it when they are back.
+        """Purge deleted topics. Return one result each, in order. After success, brokers remove the data at once or
+        after the shorter delay. Brokers that are down remove it when they are back.
         """
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")

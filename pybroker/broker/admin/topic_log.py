@@ -1,4 +1,4 @@
-"""Log lines about created and deleted topics: one INFO line per request, however many topics it names."""
+"""Log lines about created and deleted topics. A request causes one INFO line, even if it names many topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.printable import time_text
 log = logging.getLogger(__name__)
 
 SHOWN_MAX = 100
-"""Topics named in one line, at most."""
+"""Limit of topics named in one line."""
 
 
 def log_created(by: str, topics: Sequence[CreatedTopic]) -> None:

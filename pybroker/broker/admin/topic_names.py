@@ -9,7 +9,7 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 NAME_CHARACTERS_MAX = 249
-"""Kafka's limit: 255 bytes of a directory name less "-" and the partition number."""
+"""Kafka's limit. A directory name has at most 255 bytes, which include "-" and the partition number."""
 
 METADATA_LOG = "__cluster_metadata"
 METADATA_LOG_DIRECTORY = f"{METADATA_LOG}-0"
@@ -35,8 +35,8 @@ def check_topic_name(name: str) -> None:
 
 
 def check_new_name(name: str) -> None:
-    """Raise KafkaError with the reason if no topic may be created with this name: INVALID_TOPIC_EXCEPTION if the name
-    is illegal; like Kafka, TOPIC_AUTHORIZATION_FAILED for the name of Kafka's metadata log, because Kafka's tools would
+    """Raise KafkaError with the reason if no topic may be created with this name. INVALID_TOPIC_EXCEPTION: the name is
+    illegal. TOPIC_AUTHORIZATION_FAILED, as in Kafka: it is the name of Kafka's metadata log, and Kafka's tools would
     mistake the topic for that log.
     """
     check_topic_name(name)

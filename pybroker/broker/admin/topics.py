@@ -45,10 +45,10 @@ TRANSACTION_STATE = "__transaction_state"
 SHARE_STATE = "__share_group_state"
 
 DEFAULT_COUNT = -1
-"""The number in a request that means the broker's default."""
+"""Number in a request for the broker's default."""
 
 AUTO_CREATE_TIMEOUT_MS = 30_000
-"""Time limit of a creation if no client gives a timeout."""
+"""Time limit in milliseconds of a creation for which no client gives a timeout."""
 
 HELD_BACK_MAX = 1_000
 CLIENT_ID_SHOWN_MAX = 64
@@ -86,7 +86,7 @@ class Results(msgspec.Struct, Generic[R], frozen=True):
     each: Sequence[R]
     """In the order of the request."""
     throttle_time_ms: int = 0
-    """How long the client must wait because it exceeded its `controller_mutation_rate`."""
+    """Milliseconds that the client must wait because it exceeded its `controller_mutation_rate`."""
 
 
 class TopicAdmin:
@@ -98,7 +98,8 @@ class TopicAdmin:
         self._config = config
         self._clock = clock
         self._held_back: dict[str, Uuid] = {}
-        """Topic name → deleted topic, for names that automatic creation has refused: each is logged only once."""
+        """Topic name → id of the deleted topic, for names that automatic creation has refused. Each refusal is logged
+        only once."""
         self._creating: dict[tuple[str, Entitled], asyncio.Future[KafkaError | None]] = {}
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -203,7 +204,7 @@ class TopicAdmin:
 
     def creates_again(self, name: str) -> bool:
         """Return whether a topic may be created automatically. With `auto.create.deleted.topics.enable=false` it may
-        not while the last topic of that name can still be undeleted."""
+        not, as long as the last topic with this name can be undeleted."""
         if self._config["auto.create.deleted.topics.enable"]:
             return True
         last = last_deletion(self._view.image, name)
@@ -223,8 +224,8 @@ class TopicAdmin:
         return False
 
     async def auto_create(self, names: Sequence[str], caller: Caller | None = None) -> dict[str, KafkaError | None]:
-        """Create topics that clients requested by name. Return for each name None if the topic exists now, else the
-        error. Concurrent calls of callers with the same permissions share one creation.
+        """Create topics that clients requested by name. Return for each name None if the topic now exists, or the
+        error. Concurrent calls with the same permissions wait for the same creation.
         """
         entitled = None if caller is None else (caller.principal, caller.host)
         mine = [name for name in dict.fromkeys(names) if (name, entitled) not in self._creating]
@@ -233,7 +234,7 @@ class TopicAdmin:
             for name in mine:
                 self._creating[name, entitled] = loop.create_future()
             work = asyncio.ensure_future(self._auto_create(mine, caller, entitled))
-            # The creation continues even if its first caller is cancelled: other callers wait for it.
+            # The creation continues even if its first caller is cancelled, because other callers wait for it.
             work.add_done_callback(_retrieve)
         waits = {name: self._creating[name, entitled] for name in dict.fromkeys(names)}
         await asyncio.wait(waits.values())
@@ -256,7 +257,7 @@ class TopicAdmin:
         except KafkaError as error:
             problems = dict.fromkeys(names, error)
         finally:
-            # Answer the waiting callers even after an unexpected error; the next request tries again.
+            # Answer the waiting callers even after an unexpected error. The next request tries again.
             bug = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic could not be created. See the broker's log.")
             for name in names:
                 self._creating.pop((name, entitled)).set_result(problems.get(name, bug))
@@ -305,9 +306,9 @@ class TopicAdmin:
         return TopicSpec(name)
 
     def _internal_spec(self, name: str, prefix: str, configs: Mapping[str, str | None]) -> TopicSpec:
-        # Like Kafka, refuse the creation while fewer brokers run than the replication factor: the durability of commits
-        # must not depend on the order in which brokers start. On a single broker, use one replica whatever the settings
-        # say.
+        # As in Kafka, refuse the creation while fewer brokers run than the replication factor. Otherwise the durability
+        # of commits would depend on the order in which brokers start. On a single broker, always use one replica,
+        # whatever the settings are.
         factor = self._config[f"{prefix}.replication.factor"] if self._config.in_cluster else 1
         return TopicSpec(name, self._config[f"{prefix}.num.partitions"], factor, (), configs)
 
@@ -321,8 +322,8 @@ class TopicAdmin:
                 raise error
 
     async def know(self, which: Sequence[str | Uuid], timeout_ms: int) -> int:
-        """Wait until this broker has applied all earlier decisions of the controller. Call it before refusing a name or
-        an id as unknown: another broker may have created the topic a moment ago. Return the remaining time."""
+        """Wait until this broker has applied all earlier decisions of the controller, and return the remaining time.
+        Call this before a name or id is refused as unknown: another broker may have just created the topic."""
         image = self._view.image
         if all(asked in (image.topics if isinstance(asked, str) else image.names) for asked in which):
             return timeout_ms
@@ -343,8 +344,7 @@ class TopicAdmin:
             return Results([disabled] * len(which))
         timeout_ms = await self.know([asked for asked in which if isinstance(asked, str)], timeout_ms)
         image = self._view.image
-        # Look up topic ids now: the request must not delete a topic that is created again with the same name in the
-        # meantime.
+        # Look up the topic ids now, so that a topic that is later created with the same name is not deleted.
         found = {
             asked: topic.topic_id for asked in which if isinstance(asked, str) and (topic := image.topics.get(asked))
         }
@@ -372,14 +372,14 @@ class TopicAdmin:
         return Results(results, answer.throttle_time_ms)
 
     def found(self, topic_id: Uuid) -> str | None:
-        """Return the topic name in the log directories of a stray topic id with staged replicas; None for any other
-        id."""
+        """Return the topic name in the log directories of a stray topic id with staged replicas; None for any other id.
+        """
         image = self._view.image
         record = None if topic_id in image.names else image.deletions.get(topic_id)
         return record.topic if record is not None and record.state == FOUND else None
 
     def unknown(self, topic_id: Uuid, may_see: Callable[[str], bool]) -> KafkaError:
-        """Return the error for an id without a live topic. `may_see`: whether the client may see a topic's name."""
+        """Return the error for an id that no live topic has. `may_see`: whether the client may see a topic's name."""
         return unknown_id(self._view.image, topic_id, may_see)
 
     @property
@@ -388,11 +388,11 @@ class TopicAdmin:
         return bool(self._view.image.delete_orders)
 
     async def carry_out_delete_orders(self) -> None:
-        """Execute deletion requests in the old format, which an older controller has left. Runs before the broker
-        serves clients: they must not see topics whose deletion was acknowledged.
+        """Execute deletion requests in the old format that an older controller has left. Call this before the broker
+        serves clients, because they must not see topics whose deletion was acknowledged.
 
-        With delete.topic.enable=false the broker removes the requests, as Kafka does. It keeps the request for a topic
-        whose metadata is damaged. Raises KafkaError if the store fails.
+        With delete.topic.enable=false the broker removes the requests without executing them, as Kafka does. If a
+        topic's metadata is damaged, its request stays. Raises KafkaError if the store fails.
         """
         image = self._view.image
         living = sorted(image.delete_orders & image.topics.keys())
@@ -423,7 +423,8 @@ class TopicAdmin:
         validate_only: bool = False,
         caller: Caller | None = None,
     ) -> Results[KafkaError | None]:
-        """Add partitions. Return None for each success: the new partitions accept records."""
+        """Add partitions. Return for each topic None on success, when the new partitions accept records, or the error.
+        """
         names = Counter(spec.name for spec in specs)
         results: list[KafkaError | None] = []
         changes: list[NewPartitions] = []
@@ -459,15 +460,15 @@ class TopicAdmin:
 
 
 def _as_asked(one: str | Uuid, result: DeletedTopic | KafkaError) -> DeletedTopic | KafkaError:
-    """If the client named the topic by name, replace an error about the id by the error about the name."""
+    """If the client named the topic by name, replace an error code about ids by the error code about names."""
     if isinstance(one, str) and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result.message)
     return result
 
 
 def _client(caller: Caller) -> str:
-    """Return the client as the topic history records it. The client id is included, because many clusters have only one
-    principal."""
+    """Return the client as the topic history records it. The history includes the client id, because many clusters have
+    only one principal."""
     shown = "".join(each if each.isprintable() else "?" for each in caller.client_id[:CLIENT_ID_SHOWN_MAX])
     return f"{caller.principal} (client {shown or '-'} at {caller.host})"
 

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _MECHANISMS = frozenset(map(int, ScramMechanism))
 
 USER_BYTES_MAX = 255
-"""Longest user name: the name becomes part of a path and of log lines."""
+"""Maximum bytes of a user name, because the name becomes part of a path and of log lines."""
 
 
 class CredentialDeletion(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class UserAdmin:
         caller: Caller,
         turns: LoopShares,
     ) -> dict[str, KafkaError | None]:
-        """Return for each user, in the order of first mention, None if the credentials were changed, else the error; a
+        """Return for each user, in the order of first mention, None if the credentials were changed, or the error. A
         user with an error is unchanged.
         """
         everything: list[CredentialDeletion | Upsertion] = [*deletions, *upsertions]
@@ -90,7 +90,7 @@ class UserAdmin:
             try:
                 answer = await self._controller.submit(event, caller=caller)
             except KafkaError as refusal:
-                # The response has no error code for the request: each user gets the request's error.
+                # The response has no error code for the whole request, so each user gets the error.
                 return {name: problem or refusal for name, problem in results.items()}
             async for name, error in turns.each(zip(changes, answer.reply, strict=True)):
                 results[name] = error
@@ -102,7 +102,7 @@ class UserAdmin:
         return results
 
     def describe(self, names: Sequence[str] | None) -> dict[str, list[tuple[ScramMechanism, int]] | KafkaError]:
-        """Return (mechanism, iterations) of these users, or of all."""
+        """Return (mechanism, iterations) for each of these users, or for all users."""
         users = self._view.image.users
         if not names:
             found = {name: _infos(user.config) for name, user in sorted(users.items())}

@@ -21,8 +21,8 @@ CLUSTER_NAME = "kafka-cluster"
 """The only name of resource type CLUSTER."""
 
 WILDCARD = "*"
-"""The name that matches everything: as the name of a literal pattern, every resource; as a host, every host; in
-"User:*", every principal."""
+"""The name that matches everything. As the name of a literal pattern, it matches every resource; as a host, every host;
+in "User:*", every principal."""
 
 
 class AclBinding(NamedTuple):
@@ -40,7 +40,7 @@ class AclBinding(NamedTuple):
 
     @property
     def pattern(self) -> AclPattern:
-        """The resource pattern alone: one znode holds all ACLs of a pattern."""
+        """Return the resource pattern without the rest. One znode has all ACLs of a pattern."""
         return self.resource_type, self.pattern_type, self.name
 
     def for_native(self) -> AclEntry:
@@ -107,7 +107,7 @@ TYPE_NAMES = {
     ResourceType.DELEGATION_TOKEN: "DelegationToken",
     ResourceType.USER: "User",
 }
-"""The names of resource types that Kafka writes in paths and in its tools."""
+"""The names of resource types in Kafka's paths and tools."""
 
 OPERATION_NAMES = {operation: operation.name.title().replace("_", "") for operation in AclOperation}
 PERMISSION_NAMES = {PermissionType.ALLOW: "Allow", PermissionType.DENY: "Deny"}

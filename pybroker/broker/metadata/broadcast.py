@@ -1,9 +1,9 @@
 """Messages to each broker for a change of the image. Pure.
 
-The order in the list is the order on the wire. First every broker gets the change itself with its settings and ACLs:
+A broker gets the messages in the order of the list. The first is the change itself with its settings and ACLs, because
 brokers need them for the requests that follow. Next, UpdateMetadata removes deleted topics from the clients' view, and
-StopReplica stages their data. LeaderAndIsr sends new and changed partitions to their replicas before UpdateMetadata
-shows them to clients.
+StopReplica stages their data. Then LeaderAndIsr sends new and changed partitions to their replicas, and the last
+UpdateMetadata shows these partitions to clients.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from pybroker.broker.metadata.image import (
 Messages = dict[int, list[ControlRequest]]
 """Receiving broker → messages in order."""
 SHOWN_AT_ONCE_MAX = 10_000
-"""Partitions per UpdateMetadata among a broker's first messages, at most."""
+"""Limit of partitions per UpdateMetadata among a broker's first messages."""
 IsNew = Callable[[int, int], bool]
 """Returns whether a broker creates an empty log for a partition. Arguments: partition index, broker id."""
 
@@ -75,8 +75,8 @@ class Broadcast:
         """Return the messages about change `number`, for each live broker or for the `receivers`. A broker that the
         change adds gets the whole image, all its replicas (type FULL), and the metadata for clients.
 
-        All messages share the state objects: a copy of 200,000 partitions for each of 100 brokers would be too
-        expensive. Receivers must not change them.
+        Receivers must not change the state objects, which all messages share. A copy of 200,000 partitions for each of
+        100 brokers would be too expensive.
         """
         if delta.empty:
             return {}
@@ -163,8 +163,8 @@ class Broadcast:
         delta: ImageDelta,
         lost: Sequence[StopReplicaTopicState],
     ) -> StopReplicaRequest | None:
-        """Return StopReplica for deleted topics and for replicas that a reassignment removes. Return nothing if only
-        the confirmations of a running deletion change: `Deletions` repeats the requests to other brokers."""
+        """Return StopReplica for deleted topics and for replicas that a reassignment removes. If only the confirmations
+        of a running deletion change, return nothing, because `Deletions` repeats the requests to other brokers."""
         topics = []
         for record in delta.deletions:
             mine = record.held_by(broker.broker_id) if record.state == DELETING else []
@@ -214,7 +214,7 @@ class Broadcast:
 
 
 def _pieces(topics: Iterable[UpdateMetadataTopicState]) -> list[list[UpdateMetadataTopicState]]:
-    """Split topics into parts that are quick to encode; at least one."""
+    """Split topics into parts that are quick to encode; there is at least one part."""
     pieces: list[list[UpdateMetadataTopicState]] = [[]]
     size = 0
     for topic in topics:
@@ -229,7 +229,7 @@ def _pieces(topics: Iterable[UpdateMetadataTopicState]) -> list[list[UpdateMetad
 def _orders(
     brokers: Collection[int], topics: Iterable[tuple[TopicImage, Sequence[int], IsNew]]
 ) -> dict[int, list[LeaderAndIsrTopicState]]:
-    """Return, for each broker, the states of the partitions of which it has a replica."""
+    """Return, for each broker, the states of the partitions that have a replica on the broker."""
     found: dict[int, list[LeaderAndIsrTopicState]] = {broker_id: [] for broker_id in brokers}
     for topic, indexes, is_new in topics:
         mine: dict[int, list[LeaderAndIsrPartitionState]] = {}
@@ -254,8 +254,8 @@ def _reached_at(broker: BrokerImage, between: str | None) -> LiveLeader:
 
 
 def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
-    """Return whether the replicas must act on the change. A change of the ISR alone requires nothing: the leader
-    proposed it and gets the reply."""
+    """Return whether the replicas must act on the change. They need not act if only the ISR changes, because the leader
+    has proposed this change and gets the reply."""
     known = before.topics.get(topic.name)
     if known is None or known.topic_id != topic.topic_id or index >= len(known.partitions):
         return True
@@ -264,7 +264,7 @@ def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
 
 
 def _is_new(before: ClusterImage, topic: TopicImage) -> IsNew:
-    """Return a function for the partitions of which a broker creates empty logs: all partitions of a new topic, and
+    """Return a function that tells for which partitions a broker creates empty logs: all partitions of a new topic, and
     partitions that a reassignment adds to the broker. An undeleted topic already has its data."""
     known = before.topics.get(topic.name)
     if known is None or known.topic_id != topic.topic_id:
@@ -305,7 +305,7 @@ def _departed(topic: TopicImage, epochs: Mapping[int, int]) -> StopReplicaTopicS
 
 
 def _not_new(index: int, broker_id: int) -> bool:
-    """Return False: a broker that gets its partitions again must not create logs."""
+    """Return False, because a broker that gets its partitions again must not create logs."""
     return False
 
 

@@ -19,7 +19,7 @@ from pybroker.native import Uuid
 
 
 class LeaderAndIsrType(IntEnum):
-    """Whether a partition that is missing in the request is to be stopped (KIP-516). Receivers treat 0 and unknown
+    """Whether the receiver stops partitions that are missing in the request (KIP-516). Receivers treat 0 and unknown
     values as INCREMENTAL, with which they never delete a replica."""
 
     UNKNOWN = 0
@@ -115,20 +115,20 @@ class StopReplicaPartitionState(msgspec.Struct, gc=False):
 
 
 class StopReplicaTopicState(msgspec.Struct):
-    """Version 4 names topics by id: a request for a deleted incarnation cannot affect the current one. Version 3 names
-    them by name, and only leader epochs distinguish incarnations."""
+    """Version 4 names topics by id, so that a request for a deleted incarnation cannot affect the current incarnation.
+    Version 3 names topics by name, and only leader epochs distinguish incarnations."""
 
     topic_name: str
-    """Empty if the topic's name is not known."""
+    """Empty if the topic's name is unknown."""
     topic_id: Uuid
     partition_states: list[StopReplicaPartitionState]
     last_epoch: int = -1
-    """The highest leader epoch of a deleted incarnation; a log with a higher epoch belongs to a later incarnation. A
+    """The highest leader epoch of a deleted incarnation. A log with a higher epoch belongs to a later incarnation. A
     tagged field of pybroker in version 3; -1 if it is missing."""
 
 
 EPOCH_DURING_DELETE = -2
-"""Leader epoch in StopReplica for a deleted topic: it overrides every known epoch."""
+"""Leader epoch in StopReplica for a deleted topic. It takes precedence over every known epoch."""
 
 
 class StopReplicaRequest(msgspec.Struct):
@@ -239,8 +239,8 @@ class UpdateCluster(msgspec.Struct, frozen=True):
     """A change of the cluster's metadata. The controller sends it before the requests that depend on it: for example, a
     broker applies new settings before it opens a replica that needs them. Not a message of Kafka.
 
-    The changes of one controller epoch are numbered, and every broker gets all of them. A broker refuses a change that
-    does not follow the last one it has got with INVALID_UPDATE_VERSION, and then gets the whole image.
+    The changes of one controller epoch are numbered, and every broker gets all of them. If a change does not follow the
+    last change that a broker has got, the broker refuses it with INVALID_UPDATE_VERSION, and then gets the whole image.
     """
 
     controller_id: int
@@ -249,7 +249,7 @@ class UpdateCluster(msgspec.Struct, frozen=True):
     number: int
     """The number of the change in this controller epoch; for a whole image, the number of the last change in it."""
     change: ImageDelta | ClusterImage
-    """The change, or the whole image, which is the first message to a broker."""
+    """The change or, in the first message to a broker, the whole image."""
 
 
 class UpdateClusterResponse(msgspec.Struct, frozen=True):
@@ -260,7 +260,7 @@ class UpdateClusterResponse(msgspec.Struct, frozen=True):
 
 class CloseTopics(msgspec.Struct, frozen=True):
     """The write fence before topics are deleted or truncated. Until ReopenTopics, the receiver accepts no appends to
-    their partitions, and its group coordinator no commits. Not a message of Kafka."""
+    their partitions, and its group coordinator accepts no commits. Not a message of Kafka."""
 
     controller_id: int
     controller_epoch: int
@@ -289,7 +289,8 @@ class CloseTopicsResponse(msgspec.Struct, frozen=True):
 
 
 class ReopenTopics(msgspec.Struct, frozen=True):
-    """Sent after each CloseTopics, when the controller has decided: topics that exist accept appends and commits again.
+    """Sent after each CloseTopics, when the controller has decided. Topics that still exist then accept appends and
+    commits again.
     """
 
     controller_id: int
@@ -297,7 +298,7 @@ class ReopenTopics(msgspec.Struct, frozen=True):
     broker_epoch: int
     topics: tuple[Uuid, ...]
     number: int = 0
-    """The number of the CloseTopics that it ends."""
+    """The number of the CloseTopics whose fence it ends."""
 
 
 class ReopenTopicsResponse(msgspec.Struct, frozen=True):

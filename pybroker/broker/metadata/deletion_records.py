@@ -1,11 +1,11 @@
 """Deletion records, `/admin/deleted_topics/[topic id]`. A record describes one deletion, from the request until the
-last byte is removed. Afterwards it remains as a tombstone with the topic's history: it proves that the id is deleted.
-Stray replicas of an unknown topic id have a record as well, in a state of its own.
+last byte is removed. Afterwards it remains as a tombstone with the topic's history, and proves that the id is deleted.
+Stray replicas of an unknown topic id have a record as well; its state is FOUND.
 
-A record may exceed the size of a znode (50,000 partitions, or a thousand groups' offsets). Its large fields, which
-rarely change, are then stored in pieces: the znodes `/0`, `/1`, … below its own. The controller may write the pieces
-before it decides the deletion; the record's znode then has the state PREPARED. If the deletion was not decided, the
-next load removes the znode and the pieces.
+A record may exceed the size of a znode (50,000 partitions, or a thousand groups' offsets). In this case its large
+fields, which rarely change, are stored in pieces: the znodes `/0`, `/1`, … below the record's own znode. The controller
+may write the pieces before it decides the deletion; until then, the record's znode has the state PREPARED. If the
+deletion is never decided, the next load removes the znode and the pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.native import Uuid
 
 DELETING = "deleting"
-"""The topic's name is free. Not every broker has confirmed that its data is staged."""
+"""The topic's name is free, but some brokers have not confirmed that their data is staged."""
 STAGED = "staged"
 """Every replica has staged its data; it is kept until the delay ends."""
 UNDELETING = "undeleting"
@@ -30,18 +30,18 @@ UNDELETING = "undeleting"
 LIVE = "live"
 """The topic is live again; group offsets or transaction markers still have to be restored."""
 REMOVED = "removed"
-"""The data is removed. The record stays as a tombstone: it proves that the id is deleted."""
+"""The data is removed. The record stays as a tombstone, which proves that the id is deleted."""
 
 FOUND = "found"
-"""Stray replicas: the topic is unknown. Brokers have staged its data and keep it."""
+"""Stray replicas. The topic is unknown; brokers have staged its data and keep it."""
 PREPARED = "prepared"
-"""A state of the znode only: the controller is writing the pieces for a deletion that it has not decided yet."""
+"""Only in a znode: the controller is writing the pieces for a deletion that it has not decided yet."""
 
 DEAD_STATES = frozenset({DELETING, STAGED, REMOVED})
 """States in which no replica of the topic may be in service."""
 
 PIECE_BYTES_MAX = 512 * 1024
-"""Size limit for a znode's value; stores accept 1 MiB."""
+"""Size limit of a znode's value in this module; stores accept 1 MiB."""
 
 
 BULK = ("partitions", "offsets", "ends", "isr", "departed")
@@ -62,7 +62,7 @@ class TransactionOutcome(msgspec.Struct, frozen=True):
 
 
 OUTCOMES_MAX = 10_000
-"""Partitions with an outcome in one record, at most: the record must fit into a znode."""
+"""Limit of partitions with an outcome in one record, because the record must fit into a znode."""
 
 
 class DeletionRecord(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     deleted_ms: int
     deleted_by: str
     remove_after_ms: int
-    """Wall time before which no broker removes the data, by its own clock."""
+    """Wall time, by the broker's own clock, before which no broker removes the data."""
     partitions: Mapping[int, tuple[int, ...]]
     config: Mapping[str, str]
     leader_epoch_max: int
@@ -94,27 +94,28 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     restored_ms: int = -1
     offsets_for: Uuid | None = None
     """The incarnation for which `offsets` have to be restored: the topic itself after an undelete, its successor after
-    a truncate. None: there is nothing to restore."""
+    a truncation. None if there are no offsets to restore."""
     by_order: bool = False
-    """True if the topic was deleted in the format without topic ids: the topic's znode and the request in
+    """True if the topic was deleted in the format without topic ids. Then the topic's znode and the request in
     `/admin/delete_topics` keep the name in use until every replica has responded."""
     isr: tuple[tuple[int, ...], ...] = ()
-    """The ISR by partition: only its members may lead after an undelete. Empty in old records, which lack the field."""
+    """The ISR by partition. Only its members may lead after an undelete. Empty in old records, which have no such
+    field."""
     missing: tuple[int, ...] | None = None
     """In state DELETING: brokers that have not confirmed the staging. None: no broker has confirmed."""
     closed: bool = False
     """Whether the topic can no longer be undeleted: brokers may remove its data."""
     outcomes: tuple[TransactionOutcome, ...] = ()
-    """Outcomes of transactions that ended after the deletion. In state LIVE: the outcomes whose markers are not written
-    yet."""
+    """Outcomes of transactions that ended after the deletion. In state LIVE: only the outcomes whose markers are not
+    written yet."""
     departed: Mapping[int, tuple[int, ...]] = {}
     """Partition → brokers from which the partition was moved away earlier and which may still have its data."""
     pieces: int = 0
     """Number of znodes below the record's own, as last read or written."""
     unregistered: tuple[int, ...] = ()
-    """Brokers that had data of the topic and have been unregistered: the deletion does not wait for them."""
+    """Brokers that had data of the topic and have been unregistered. The deletion does not wait for them."""
     offsets_given: tuple[str, ...] = ()
-    """Groups whose offsets have been restored for `offsets_for`. The coordinators of the other groups are other
+    """Groups whose offsets have been restored for `offsets_for`. The other groups have their coordinators on other
     brokers."""
     delay_max_ms: int = -1
     """Upper limit for the time during which brokers keep staged data. Set if an administrator shortened the delay of
@@ -156,7 +157,7 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         return [index for index in self.partitions if broker_id in self.holders(index)]
 
     def lacking(self, offsets: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-        """Return the committed offsets for which this record has none of the same group and partition."""
+        """Return those committed offsets for whose group and partition this record has no offset."""
         known = {(offset["group"], offset["partition"]) for offset in self.offsets}
         return tuple(offset for offset in offsets if (offset["group"], offset["partition"]) not in known)
 
@@ -232,8 +233,8 @@ class DeletionHead(msgspec.Struct):
     pieces: int = 0
     topic: str = ""
     deleted_ms: int = -1
-    """-1, with an empty name, if an older version of pybroker wrote the znode, which did not repeat the fields here
-    when it stored the record in pieces."""
+    """-1, with an empty name, in a znode of an older version of pybroker: it did not store these fields here if the
+    record was in pieces."""
     closed: bool = False
 
 
@@ -350,8 +351,8 @@ def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> t
 
 
 def prepare_operations(record: DeletionRecord) -> tuple[DeletionRecord, list[list[Operation]], Operation]:
-    """Return a new record, the operations that write it, and the operation that makes it valid. Each list of operations
-    may be written in a multi of its own."""
+    """Return a new record, the operations that write it, and the operation that makes it valid. These two may be
+    written in different multis."""
     path, pieces = znodes.deletion_path(record.topic_id), _pieces(record)
     head = msgspec.json.encode({"version": 1, "state": PREPARED, "topic": record.topic, "pieces": len(pieces)})
     steps: list[list[Operation]] = [[Create(path, head)]]

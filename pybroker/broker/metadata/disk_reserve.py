@@ -1,8 +1,8 @@
 """A file that reserves disk space for the metadata store.
 
-On a full disk an operator deletes topics or shortens their retention. The store must record these changes before any
-space is freed. To do so, the store gives up a part of the file and repeats its transaction, instead of stopping the
-broker.
+If the disk is full, an operator deletes topics or shortens their retention. The store must record these changes before
+any space becomes free. For this purpose the store releases a part of the file and repeats its transaction, instead of
+stopping the broker.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ log = logging.getLogger(__name__)
 FILE_NAME = "metadata.reserve"
 BYTES = 4 << 20
 PART_BYTES = 256 << 10
-"""Bytes released at a time. Producers may use the space before the store does, so the store gets several attempts."""
+"""Number of bytes that are released at a time. Producers may use this space before the store does, so the store gets
+several attempts."""
 
 FREE_BYTES_MIN = 8 * BYTES
-"""The file is written only while the disk has this much space."""
+"""The file is written only while the disk has at least this many free bytes."""
 
 PAUSE_S = 10.0
-"""Interval of attempts to restore the file."""
+"""Seconds between attempts to restore the file."""
 
 
 class DiskReserve:
@@ -46,7 +47,7 @@ class DiskReserve:
                 return
             with self._path.open("ab", buffering=0) as file:
                 if hasattr(os, "posix_fallocate"):
-                    # Every start of a broker waits for this call: reserve the blocks without writing them.
+                    # Reserve the blocks without writing them, because every start of a broker waits for this call.
                     os.posix_fallocate(file.fileno(), 0, BYTES)
                 else:  # macOS
                     while (missing := BYTES - file.tell()) > 0:
@@ -56,7 +57,7 @@ class DiskReserve:
             log.debug("cannot write the reserve of the metadata store path=%s: %s", self._path, problem)
 
     def release(self) -> bool:
-        """Give a part of the file back to the disk. Return False if there is none."""
+        """Give a part of the file back to the disk. Return False if the file is empty."""
         try:
             size = self._size()
             if not size:

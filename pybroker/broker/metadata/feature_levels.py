@@ -58,8 +58,8 @@ class FeatureRange(msgspec.Struct, frozen=True):
 
 
 METADATA_VERSIONS = FeatureRange(METADATA_VERSION, 30, 33)
-"""The levels of metadata.version that this release reads and writes, with Kafka's numbers: 33 is 4.4-IV2. The lowest is
-that of logs whose levels were never finalized. `k18_api_versions.rs` has the same levels for clients."""
+"""The levels of metadata.version that this release reads and writes, with Kafka's numbers: 33 is 4.4-IV2. The lowest
+level is the level of logs whose levels were never finalized. `k18_api_versions.rs` has the same levels for clients."""
 
 
 def broker_features() -> tuple[FeatureRange, ...]:
@@ -68,7 +68,8 @@ def broker_features() -> tuple[FeatureRange, ...]:
 
 
 def range_of(features: Iterable[FeatureRange]) -> FeatureRange:
-    """Return the range of metadata.version in a registration; without one, the broker supports the lowest level only.
+    """Return the range of metadata.version in a registration. Without such a range, the broker supports only the lowest
+    level.
     """
     lowest = METADATA_VERSIONS.lowest
     unknown = FeatureRange(METADATA_VERSION, lowest, lowest)
@@ -80,7 +81,7 @@ class FeaturesImage(msgspec.Struct, frozen=True):
 
     levels: Mapping[str, int] = {}
     version: int = -1
-    """Version of the znode; -1: there is none."""
+    """Version of the znode; -1 if it does not exist."""
 
     @property
     def epoch(self) -> int:
@@ -98,12 +99,12 @@ class FeaturesImage(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> Mapping[str, int]:
-        """The levels that clients see; in a metadata quorum kraft.version is among them."""
+        """Return the levels that clients see. In a metadata quorum they include kraft.version."""
         return self.levels if self.metadata_version is None else {**self.levels, KRAFT_VERSION: 1}
 
     @property
     def unknown_level(self) -> str | None:
-        """An error message if this release does not support the level of metadata.version; else None."""
+        """Return an error message if this release does not support the level of metadata.version; otherwise None."""
         level = self.metadata_version
         if level is None or level in METADATA_VERSIONS:
             return None

@@ -1,7 +1,7 @@
 """The cluster image of the controller: immutable, replaced as a whole by `apply`. Decisions only read it.
 
-Mappings are plain dicts that never change after construction. `apply` copies each dict that a delta changes. With
-10,000 topics a copy takes 0.1 ms, which is little compared with the commit of the decision.
+Mappings are plain dicts that never change after construction. `apply` copies each dict that a delta changes. A copy
+with 10,000 topics takes 0.1 ms, much less than the commit of the decision.
 """
 
 from __future__ import annotations
@@ -37,27 +37,26 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
-    """The epoch of the controller that decided this state."""
+    """The controller epoch in which this state was decided."""
     state_version: int
     """Version of the state's znode, which the next change expects ("zk_version" on the wire)."""
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     suspect: tuple[LogEnd, ...] = ()
-    """ISR members that have lost, or may have lost, records since they joined. They are not elected while the ISR has
-    another member. A member is removed from the list when the leader changes the ISR, which proves that the leader is
-    alive. A registration proves nothing: it may be left over from a dead process, and the process after it has lost
-    records too."""
+    """ISR members that may have lost records since they joined. They are not elected while the ISR has another member.
+    When the leader changes the ISR, it proves that it is alive, and is removed from this list. A registration proves
+    nothing: it may remain from a dead process, and the next process may have lost records too."""
     young: bool = False
     """True until a leader has changed the ISR, which proves that the leader is alive. Until then the ISR has its
-    original members: if one of them never had a log, no record was acknowledged."""
+    original members. If one of them never had a log, no record was acknowledged."""
     offline: tuple[int, ...] = ()
-    """Replicas in failed log directories of running brokers. They are not in the store: brokers report them to each
-    controller."""
+    """Replicas in failed log directories of running brokers. The store does not contain them; brokers report them to
+    each controller."""
 
 
 def may_lack_logs(partition: PartitionImage) -> bool:
-    """Return whether a replica without a log may never have had one: no leader has proved that it is alive, or another
-    replica has no log either."""
+    """Return whether a replica without a log may never have had a log: either no leader has proved that it is alive, or
+    another replica has no log either."""
     return partition.young or any(log_end.end == MISSING_LOG for log_end in partition.suspect)
 
 
@@ -71,7 +70,7 @@ def begins_empty(partition: PartitionImage, replica: int) -> bool:
 
 
 def is_moving(partition: PartitionImage) -> bool:
-    """Return whether the partition is being reassigned: it has replicas to add or to remove."""
+    """Return whether a reassignment of the partition is running: it has replicas to add or to remove."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
@@ -90,11 +89,11 @@ class TopicImage(msgspec.Struct, frozen=True):
     topic_id: Uuid
     partitions: tuple[PartitionImage, ...]
     config: Mapping[str, str]
-    """Only the configs set for the topic itself."""
+    """The configs that are set for the topic itself."""
     created_ms: int
     node_version: int
     config_version: int
-    """Version of the config znode; -1: there is none."""
+    """Version of the config znode; -1 if it does not exist."""
     lineage: TopicLineage = TopicLineage()
     departed: Mapping[int, Mapping[int, int]] = {}
     """Pending replica removals: partition → broker → leader epoch of the removal. These brokers have not confirmed that
@@ -119,7 +118,7 @@ class BrokerImage(msgspec.Struct, frozen=True):
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     emptied: bool = False
-    """Whether a log directory of an earlier run is missing. Only this broker may have had its data."""
+    """Whether a log directory of an earlier run is missing. Its data may have been only on this broker."""
     log_dirs: tuple[str, ...] = ()
     cordoned: tuple[str, ...] = ()
     """The log directories that the broker's configuration file cordons (KIP-1066); dynamic settings override them."""
@@ -137,27 +136,28 @@ class ConfigImage(msgspec.Struct, frozen=True):
 
 
 class RequestOutcome(NamedTuple):
-    """The outcome of a recent request. A caller that lost the response gets it when it repeats the request."""
+    """The outcome of a recent request. If a caller lost the response, it repeats the request and gets this outcome."""
 
     at_ms: int
     event: str
     reply: bytes | None
-    """The serialized reply; None: it was too long to be stored."""
+    """The serialized reply; None if it was too long to be stored."""
 
 
 class ChangedStates(msgspec.Struct, frozen=True):
-    """The changed partition states of a topic that has not changed otherwise."""
+    """The changed partition states of a topic in which nothing else has changed."""
 
     name: str
     partitions: Mapping[int, PartitionImage]
 
 
 class ImageDelta(msgspec.Struct, frozen=True):
-    """The changes of one decision. New values, not differences."""
+    """The changes of one decision, as new values."""
 
     topics: tuple[TopicImage, ...] = ()
     states: tuple[ChangedStates, ...] = ()
-    """Partition states that `with_changed_states` puts in place of whole `topics`. Decisions leave it empty."""
+    """Changed partition states of topics. `with_changed_states` uses them in place of whole `topics`; decisions leave
+    this field empty."""
     removed: tuple[TopicImage, ...] = ()
     brokers: tuple[BrokerImage, ...] = ()
     lost_brokers: tuple[int, ...] = ()
@@ -186,11 +186,11 @@ class ImageDelta(msgspec.Struct, frozen=True):
     made_ingest_folders: Mapping[str, Uuid] = {}
     removed_ingest_folders: tuple[str, ...] = ()
     dropped_orders: tuple[str, ...] = ()
-    """Deletion requests to remove from `delete_orders`, besides those of removed topics."""
+    """Deletion requests to remove from `delete_orders`, in addition to the requests for removed topics."""
     raised: bool = False
     """Whether topics have ids after this change."""
     leftovers: Mapping[str, int] = {}
-    """See `ClusterImage.leftovers`; -1: no znodes are left."""
+    """See `ClusterImage.leftovers`; -1 if no znodes are left."""
     running: Mapping[int, RunningNode] = {}
     staged: Mapping[int, Mapping[Uuid, StagedNode]] = {}
     """New and changed marks of staged data, by broker and topic."""
@@ -213,7 +213,7 @@ _NOTHING = ImageDelta()
 
 def with_changed_states(before: ClusterImage, delta: ImageDelta) -> ImageDelta:
     """Return the same change for brokers that have the image `before`: topics are reduced to their changed partitions.
-    Otherwise each broker would get the whole topic when one ISR shrinks."""
+    Otherwise each broker would get the whole topic whenever one ISR shrinks."""
     topics: list[TopicImage] = []
     states: list[ChangedStates] = []
     for topic in delta.topics:
@@ -243,8 +243,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     topics: Mapping[str, TopicImage]
     names: Mapping[Uuid, str]
     clash_keys: Mapping[str, str]
-    """Names by clash key: metric names do not distinguish "." and "_". Key: the topic name with "_" for "."; value: the
-    topic with this key."""
+    """Topic names by clash key. Metric names do not distinguish "." and "_", so the key is the topic name with "_" for
+    ".", and the value is the name of the topic with this key."""
     brokers: Mapping[int, BrokerImage]
     deletions: Mapping[Uuid, DeletionRecord]
     floors: Mapping[str, int]
@@ -277,8 +277,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     delete_orders: frozenset[str] = frozenset()
     """Names with a deletion request in the old format that has not been processed yet."""
     broker_epochs: Mapping[int, int] = {}
-    """The last broker epoch of each broker that a controller has processed. Any other epoch is new, also to a later
-    controller. UNREGISTERED: the broker is unregistered, and the controller is removing its znodes."""
+    """The last broker epoch of each broker that a controller has processed. For every controller, any other epoch is
+    new. UNREGISTERED: the broker is unregistered, and the controller is removing its znodes."""
     leaving: frozenset[int] = frozenset()
     """Live brokers that are about to stop. They become leader only of partitions without another candidate, and join no
     ISR."""
@@ -287,18 +287,18 @@ class ClusterImage(msgspec.Struct, frozen=True):
     unclean_elections: bool = False
     """The controller's `unclean.leader.election.enable`, for topics that do not set it."""
     offset: int = 0
-    """The end of the metadata log up to which its records are in the image. 0 with a metadata store, which has the
-    fields below elsewhere."""
+    """End of the metadata log records that are in the image. 0 with a metadata store, which has the fields below
+    elsewhere."""
     running: Mapping[int, RunningNode] = {}
     """The current or last run of each broker."""
     staged: Mapping[int, Mapping[Uuid, StagedNode]] = {}
-    """Broker → topic id → the mark that the broker has staged data of a deleted topic, and until when."""
+    """Broker → topic id → the broker's mark for staged data of a deleted topic, with its deadline."""
     next_producer_id: int = 0
     """The first producer id of the next block."""
     outcomes: Mapping[Uuid, RequestOutcome] = {}
     """The request deduplication log, by request id."""
     fenced: Mapping[int, BrokerImage] = {}
-    """Registered brokers that do not run, as they were registered last."""
+    """Registered brokers that do not run, with their last registration."""
 
     @staticmethod
     def initial(controller_epoch: int) -> ClusterImage:
@@ -316,8 +316,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return None if name is None else self.topics[name]
 
     def is_deleted(self, topic_id: Uuid) -> bool:
-        """Return whether the topic is known not to be live. Return False while a topic is damaged: its id is unknown
-        and may be this one."""
+        """Return whether the topic is certainly not live. While a topic is damaged, return False, because its id is
+        unknown and may be this id."""
         return topic_id not in self.names and (topic_id in self.deletions or not self.damaged)
 
     def is_dead(self, topic_id: Uuid) -> bool:
@@ -333,7 +333,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
 
     def describe(self, topic_id: Uuid) -> str:
         """Return name and id of a topic, for log lines and messages where only the id is known. For a deleted topic,
-        add the time of its deletion. The text follows the word "topic"."""
+        add the time of its deletion. The text is to be used after the word "topic"."""
         name = self.names.get(topic_id)
         if name is not None:
             return f"{name} (id {topic_id})"
@@ -343,7 +343,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return f"with unknown id {topic_id}"
 
     def name_of(self, text: str) -> str | None:
-        """Return the name of a live or deleted topic, given its id as text; None: the text is no known topic id."""
+        """Return the name of a live or deleted topic whose id is `text`; None if `text` is not a known topic id."""
         try:
             topic_id = Uuid.parse(text)
         except ValueError:
@@ -431,8 +431,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
 def _fenced(
     before: ClusterImage, delta: ImageDelta, brokers: Mapping[int, BrokerImage], epochs: Mapping[int, int]
 ) -> Mapping[int, BrokerImage]:
-    """Return the registered brokers that do not run after a change; none with a metadata store, whose registrations end
-    with the runs. `brokers` and `epochs` are those after the change."""
+    """Return the registered brokers that do not run after a change. With a metadata store there are none, because
+    registrations end with the runs. `brokers` and `epochs`: their values after the change."""
     if not (delta.brokers or delta.lost_brokers or delta.fenced or delta.forgotten_brokers or delta.broker_epochs):
         return before.fenced
     registered = dict(before.brokers) | {broker.broker_id: broker for broker in delta.brokers}

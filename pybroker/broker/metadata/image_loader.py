@@ -1,15 +1,15 @@
 """The first image, read from the store's znodes, and the writes that complete unfinished changes. Pure.
 
-A topic is incomplete if it has no id, or no partition states (a crash interrupted its creation). A topic with
+A topic is incomplete if it has no id, or no partition states because a crash interrupted its creation. A topic with
 unreadable znodes is `damaged`: it is neither served nor deleted, and its name stays in use.
 
-With `inter.broker.protocol.version` below 2.8 no topic's znode contains an id; another znode does
-(`controller/topic_id_visibility.py`). In later versions, a topic without an id is older than version 3 of the znode, or
-an old tool has rewritten its znode (KAFKA-14190). Its id then comes from the first of these sources that has one: a
+With `inter.broker.protocol.version` below 2.8 no topic's znode contains an id; another znode contains it
+(`controller/topic_id_visibility.py`). In later versions, a topic has no id if its znode is older than version 3, or if
+an old tool has rewritten the znode (KAFKA-14190). Its id then comes from the first of these sources that has an id: a
 migration that has begun; a history that belongs to this topic; `partition.metadata` in all its local directories; a
 random number. If a source has two ids, the topic is damaged.
 
-10,000 partitions share few distinct states; equal bytes are decoded once.
+10,000 partitions have only a few distinct states, so equal bytes are decoded once.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Nodes(NamedTuple):
 
 
 class LoadedImage(NamedTuple):
-    """The image, and the writes that bring the store in line with it."""
+    """The image, and the writes that make the store agree with it."""
 
     image: ClusterImage
     repairs: tuple[Operation, ...]
@@ -90,10 +90,11 @@ LocalIds = Mapping[str, AbstractSet[Uuid]]
 
 
 def lacks_ids(nodes: Nodes) -> bool:
-    """Return whether a topic has no id; `load_image` then needs the ids in the directories."""
+    """Return whether a topic has no id. In this case `load_image` needs the ids in the directories."""
     prefix = len(znodes.TOPICS) + 1
     for path, node in nodes.topics.items():
-        # Searching bytes is sufficient for znodes that pybroker wrote: no znode of 10,000 topics is decoded twice.
+        # Searching bytes is enough for znodes that pybroker wrote, and avoids decoding the znodes of 10,000 topics
+        # twice.
         if "/" not in path[prefix:] and b'"id":"' not in node.data:
             try:
                 if znodes.decode_topic(path, node.data).topic_id is None:
@@ -104,7 +105,7 @@ def lacks_ids(nodes: Nodes) -> bool:
 
 
 def shown_id(topics: Mapping[str, Node]) -> str | None:
-    """Return the name of a topic whose znode contains its id. None: there is no such topic, or
+    """Return the name of a topic whose znode contains its id. None if there is no such topic, which means that
     `inter.broker.protocol.version` was never 2.8 or later."""
     prefix = len(znodes.TOPICS) + 1
     for path, node in topics.items():
@@ -134,8 +135,8 @@ def load_image(
     *,
     topic_ids: bool = True,
 ) -> LoadedImage:
-    """Return the image, without live brokers. If `topic_ids` is true, migrate the znodes without an id. Otherwise leave
-    them, and raise LoweredError if a znode contains an id."""
+    """Return the image, without live brokers. If `topic_ids` is true, migrate the znodes that contain no id. Otherwise
+    do not change them, and raise LoweredError if a znode contains an id."""
     deletions, problems = read_deletions(nodes.admin)
     for problem in problems:
         # The record is unreadable, but its path still proves that the id is deleted.
@@ -199,7 +200,7 @@ class _Topics:
         self._topic_ids = topic_ids
         self._local_ids = local_ids
         self._histories: defaultdict[int, list[tuple[str, Node]]] | None = None
-        """zxid → histories created in that transaction; None until a topic without an id needs them."""
+        """zxid → histories that were created in this transaction; None until a topic without an id needs them."""
         self._nodes = nodes
         self._controller_epoch = controller_epoch
         self._floors = floors
@@ -243,7 +244,7 @@ class _Topics:
                 continue
             found = deletions.get(topic.topic_id)
             if found is not None and found.state == FOUND:
-                # The topic was unknown to the cluster for a while, and is now known again.
+                # The cluster did not know the topic for a while, and knows it again now.
                 repairs += forget_operations(found)
                 self.forgotten.add(topic.topic_id)
             self.topics[name] = topic
@@ -252,7 +253,7 @@ class _Topics:
 
     def _leftover(self, name: str) -> int:
         """Return how many partitions of a deleted topic still have znodes. If an earlier removal stopped in the middle
-        of a partition, remove the rest of it."""
+        of a partition, remove the rest of this partition."""
         parent = znodes.partitions_path(name)
         if parent not in self._nodes.topics:
             self.repairs.append(Create(parent))
@@ -346,7 +347,7 @@ class _Topics:
         try:
             return decode_lineage(path, node.data)
         except DamagedNodeError as problem:
-            # Keep the topic: only its history is lost.
+            # Keep the topic, because only its history is lost.
             log.error("ignored a damaged topic history: %s", problem)
             repairs.append(Delete(path))
             return TopicLineage()
@@ -404,7 +405,7 @@ class _Topics:
 
 
 def _missing_state(replicas: tuple[int, ...], controller_epoch: int, leader_epoch: int) -> PartitionImage:
-    """Return a state without a leader. When a broker with a replica registers, the controller elects one."""
+    """Return a state without a leader. When a broker with a replica registers, the controller elects a leader."""
     return PartitionImage(replicas, NO_LEADER, leader_epoch, replicas, controller_epoch, 0)
 
 
@@ -482,8 +483,8 @@ def guards_image(
 
 
 def _acls(nodes: Mapping[str, Node]) -> dict[AclPattern, AclNode]:
-    """Return the ACLs. Raises DamagedNodeError if one is unreadable: it may be a DENY, and no broker may start without
-    it."""
+    """Return the ACLs. Raises DamagedNodeError if an ACL is unreadable: it may be a DENY, and no broker may start
+    without it."""
     found: dict[AclPattern, AclNode] = {}
     for path, node in nodes.items():
         if node.data:

@@ -43,7 +43,7 @@ LOST = -2
 
 class IngestedPartition(msgspec.Struct, frozen=True):
     """A partition's part of a commit. Offsets are PENDING until the segments are linked, and LOST if every replica has
-    lost the segments; `end_offset` is exclusive."""
+    lost the segments. `end_offset` is exclusive."""
 
     rows: int
     bytes: int
@@ -62,12 +62,12 @@ class IngestRecord(msgspec.Struct, frozen=True):
     ttl_ms: int
     created_ms: int
     config: Mapping[str, str]
-    """The topic's settings at the beginning of the ingest; they apply to all its records. A committed ingest keeps only
+    """The topic's settings at the beginning of the ingest, which apply to all its records. A committed ingest has only
     ANSWERED_SETTINGS."""
     committed_ms: int = 0
     partitions: Mapping[int, IngestedPartition] = {}
     plan: int = 0
-    """In a cluster, once committed: the number of the committed plan. Brokers may have several plans on disk."""
+    """In a cluster, after the commit: the number of the committed plan. Brokers may have several plans on disk."""
     reopened: int = 0
     """Number of failed prepares. A prepare that began before the last failure no longer counts."""
     touched_ms: int = 0
@@ -75,7 +75,7 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
     @property
     def last_ms(self) -> int:
-        """The time from which the ingest's ttl counts."""
+        """The time from which the ingest's ttl is counted."""
         return max(self.created_ms, self.touched_ms)
 
     @property
@@ -88,27 +88,28 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
     @property
     def directory(self) -> str:
-        """Name of the directory with the ingest's files; each epoch has a directory of its own."""
+        """Name of the directory with the ingest's files. Each epoch has its own directory."""
         return f"{_digest(str(self.batch_id), self.ingest_id)}-{self.epoch}"
 
     @property
     def pending(self) -> list[int]:
-        """Partitions that may not have linked the records yet."""
+        """Partitions that may not have linked the segments yet."""
         return [index for index, part in self.partitions.items() if part.base_offset == PENDING]
 
     @property
     def lost(self) -> list[int]:
-        """Partitions that have lost the records permanently."""
+        """Partitions whose segments are permanently lost."""
         return [index for index, part in self.partitions.items() if part.base_offset == LOST]
 
     @property
     def append_time(self) -> bool:
-        """Whether the commit gives the records its own timestamp. If the setting is missing, records keep theirs."""
+        """Whether the records get the timestamp of the commit. If the setting is missing, records keep their own
+        timestamps."""
         return self.config.get("message.timestamp.type") == "LogAppendTime"
 
     @property
     def path(self) -> str:
-        """The path of the record's znode, which depends on the state."""
+        """The path of the record's znode. It depends on the state of the ingest."""
         opened, committed = ingest_paths(self.key)
         return opened if self.state == OPEN else committed
 
@@ -125,8 +126,8 @@ class IngestRecord(msgspec.Struct, frozen=True):
     def encode(self) -> bytes:
         fields = msgspec.structs.asdict(self)
         fields["topic_id"] = str(self.topic_id)
-        # Store four numbers per partition, without names: a commit to 10,000 partitions then fits into one value of the
-        # store.
+        # Store four numbers per partition, without field names, so that a commit to 10,000 partitions fits into one
+        # value of the store.
         fields["partitions"] = {index: msgspec.structs.astuple(part) for index, part in self.partitions.items()}
         return msgspec.json.encode({"version": 1, **fields})
 
@@ -137,7 +138,7 @@ def series_of(key: IngestKey) -> SeriesKey:
 
 
 def ingest_paths(key: IngestKey) -> tuple[str, str]:
-    """Return the znodes that an ingest may have: the open one and the committed one."""
+    """Return the znodes that an ingest may have: the open and the committed record."""
     topic_id, ingest_id, batch_id = key
     kind = "stream" if series_of(key)[2] else "one"
     return (
@@ -166,7 +167,7 @@ class _RecordJson(msgspec.Struct):
     config: dict[str, str]
     committed_ms: int = 0
     partitions: dict[int, tuple[int, int, int, int] | IngestedPartition] = {}
-    """Earlier versions of pybroker wrote the numbers with names."""
+    """Earlier versions of pybroker wrote the numbers with field names."""
     plan: int = 0
     reopened: int = 0
     touched_ms: int = 0

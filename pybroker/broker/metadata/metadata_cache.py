@@ -1,7 +1,7 @@
 """The metadata that this broker's clients see. UpdateMetadata changes it; request handlers and native code read it.
 
-One method changes it, and in the same call passes the change to native code, as deltas in order. The two views
-therefore differ only during that call. Everything runs on the event loop's thread.
+Only `update` changes it. In the same call, `update` passes the change to native code, as deltas in order. The two views
+therefore differ only during this call. Everything runs on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = -1
         self.version = 0
-        """Version of native code's view, as the last `publish` returned it."""
+        """Version of native code's view: the last result of `publish`."""
         self.topics_version = 0
         """Increases whenever a topic is added, removed or gets partitions."""
         self._topics: dict[str, CachedTopic] = {}
@@ -96,8 +96,8 @@ class MetadataCache:
         return self._names.get(topic_id)
 
     def on_topic_changed(self, name: str, listener: Callable[[], None]) -> None:
-        """Call `listener` after each change of the topic with that name: leaders, partitions, topic id, removal. The
-        call is on the event loop's thread; the listener must be quick and must not raise."""
+        """Call `listener` after each change of the topic with this name: leaders, partitions, topic id, removal. The
+        call is on the event loop's thread. The listener must be quick and must not raise an exception."""
         self._changed_listeners.setdefault(name, []).append(listener)
 
     # --- the change ---------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class MetadataCache:
     def _remove(self, state: UpdateMetadataTopicState) -> RemovedTopic | None:
         topic = self._topics.get(state.topic_name)
         if topic is None or topic.topic_id != state.topic_id:
-            # The request is late and about a removed incarnation: the name may belong to a newer incarnation.
+            # The request is late and about a removed incarnation. The name may belong to a newer incarnation.
             return None
         self._forget(topic)
         return RemovedTopic(topic.name, topic.topic_id, len(topic.partitions))

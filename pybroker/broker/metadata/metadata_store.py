@@ -2,8 +2,8 @@
 
 Paths are absolute, without a trailing slash. Every node has bytes and a version that counts its changes, and may have
 children. The embedded store (one broker, SQLite) and ZooKeeper (clusters) pass the same contract test,
-`tests/unit/metadata/test_store_contract.py`. Callers are on the event loop's thread, where watches and session events
-also run.
+`tests/unit/metadata/test_store_contract.py`. Callers are on the event loop's thread. Watches and session events also
+run there.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Protocol
 import msgspec
 
 VALUE_BYTES_MAX = 1 << 20
-"""ZooKeeper's default of `jute.maxbuffer`. The embedded store has the same limit: all its values can move to a cluster.
+"""ZooKeeper's default of `jute.maxbuffer`. The embedded store has the same limit, so that all its values can move to a
+cluster.
 """
 
 MULTI_BYTES_MAX = VALUE_BYTES_MAX - 4096
-"""Size limit of one multi in ZooKeeper: `jute.maxbuffer` limits the whole request. The embedded store has no such
-limit."""
+"""Size limit of one multi in ZooKeeper, because `jute.maxbuffer` limits the whole request. The embedded store has no
+such limit."""
 
 ANY_VERSION = -1
 
@@ -58,11 +59,11 @@ class ValueTooLargeError(StoreError):
 
 
 class RolledBackError(StoreError):
-    """In the results of a failed multi: this operation was valid, but another one failed."""
+    """In the results of a failed multi: this operation was valid, but another operation failed."""
 
 
 class MultiError(StoreError):
-    """A multi failed as a whole. `results`: one error per operation, RolledBackError for valid ones."""
+    """A multi failed as a whole. `results`: one error per operation; it is RolledBackError for valid operations."""
 
     def __init__(self, index: int, results: Sequence[StoreError]) -> None:
         super().__init__(f"operation {index}: {results[index]!r}")
@@ -103,7 +104,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     created_ms: int
     """Wall time of the last change."""
     ephemeral_owner: int
-    """The owner's session id; 0: a persistent node."""
+    """The session id of the owner; 0 for a persistent node."""
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):
@@ -153,7 +154,7 @@ class WatchKind(Enum):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """The event of a watch. A watch fires once: read again to see the state and to set a new watch."""
+    """The event of a watch. A watch fires once. To see the new state and to set a new watch, read again."""
 
     kind: WatchKind
     path: str
@@ -172,22 +173,22 @@ class SessionState(Enum):
 
 
 OPERATION_OVERHEAD_BYTES = 64
-"""Upper limit of the overhead of one operation in a ZooKeeper multi, in addition to its path and value."""
+"""Upper limit of the overhead, in bytes, of one operation in a ZooKeeper multi, in addition to its path and value."""
 
 
 def operation_bytes(operation: Operation) -> int:
-    """Return an upper limit of the bytes that an operation takes of MULTI_BYTES_MAX."""
+    """Return an upper limit of the bytes of an operation, for comparison with MULTI_BYTES_MAX."""
     data = operation.data if isinstance(operation, Create | Set) else b""
     return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
 
 
 PART_OPERATIONS_MAX = 2_000
-"""Operations processed without a pause, at most; other tasks run in the pauses."""
+"""Limit of operations that are processed without a pause. Other tasks run in the pauses."""
 
 
 DECISION_BYTES_MAX = 900 * 1024
-"""Size limit of one multi of a decision. Larger changes are split where that is allowed, even if the embedded store
-would accept them whole."""
+"""Size limit of one multi of a decision. A larger change is split where a split is allowed, even if the embedded store
+would accept the whole change."""
 
 
 def operations_bytes(operations: Iterable[Operation]) -> int:
@@ -196,8 +197,8 @@ def operations_bytes(operations: Iterable[Operation]) -> int:
 
 
 def at_seams(operations: Sequence[Operation], seams: Sequence[int]) -> list[Sequence[Operation]]:
-    """Split operations into as few multis as possible. Each is below DECISION_BYTES_MAX if the allowed split points
-    (`seams`) permit."""
+    """Split operations into as few multis as possible. Each is smaller than DECISION_BYTES_MAX if the allowed split
+    points (`seams`) permit it."""
     if operations_bytes(operations) <= DECISION_BYTES_MAX:
         return [operations]
     ends = [*(seam for seam in seams if seam), len(operations)]
@@ -238,8 +239,8 @@ class MetadataStore(Protocol):
         ...
 
     def starting(self, is_starting: bool) -> None:
-        """Set whether the broker is starting. During the start no client waits for the broker, and calls wait longer
-        for an unreachable store."""
+        """Set whether the broker is starting. During the start no client waits for the broker, so calls wait longer for
+        an unreachable store."""
         ...
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
@@ -247,13 +248,14 @@ class MetadataStore(Protocol):
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        """Return the node. The watch fires when it is changed or deleted. Raises NoNodeError if the node does not
-        exist, and then sets no watch.
+        """Return the node. The watch fires when the node is changed or deleted. If the node does not exist, raise
+        NoNodeError and set no watch.
         """
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
-        """Return the node or None. The watch fires when it is created, changed or deleted."""
+        """Return the node, or None if it does not exist. The watch fires when the node is created, changed or deleted.
+        """
         ...
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
@@ -290,8 +292,8 @@ class MetadataStore(Protocol):
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Apply all operations or none; later operations see earlier ones. Raises MultiError, with the error of each
-        operation, if one is invalid.
+        """Apply all operations or none. Later operations see the effect of earlier operations. If an operation is
+        invalid, raise MultiError with the error of each operation.
         """
         ...
 
@@ -327,8 +329,8 @@ async def ensure_path(store: MetadataStore, path: str) -> None:
 
 
 async def ensure_paths(store: MetadataStore, paths: Iterable[str]) -> None:
-    """Create each path and its missing parents. One commit creates all missing nodes; there is none if nothing is
-    missing."""
+    """Create each path and its missing parents. One commit creates all missing nodes. If no node is missing, there is
+    no commit."""
     looked_at: set[str] = set()
     missing: list[str] = []
     for path in paths:
@@ -346,7 +348,7 @@ async def ensure_paths(store: MetadataStore, paths: Iterable[str]) -> None:
     try:
         await store.multi([Create(path) for path in missing])
     except MultiError:
-        # Another broker of the cluster has created one of them first.
+        # Another broker of the cluster has created one of the nodes first.
         for path in missing:
             await ensure_path(store, path)
 

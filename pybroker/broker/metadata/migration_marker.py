@@ -1,8 +1,8 @@
 """`metadata.sealed` beside the embedded store: the store's content has moved to ZooKeeper or to a metadata log, and
 brokers must not open it.
 
-The migration writes this file before brokers may use the copy, so the store and its copy are never usable at the same
-time.
+The migration writes this file before brokers may use the copy. Therefore the store and its copy are never usable at the
+same time.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ SEAL_BYTES_MAX = 64 * 1024
 
 
 IN_LOG = "none, metadata.store=quorum"
-"""Value of `connect` if the metadata is in a metadata log: releases that know only ZooKeeper show it."""
+"""Value of `connect` if the metadata is in a metadata log. Releases that know only ZooKeeper show this value in their
+error."""
 
 
 class MigrationMarker(msgspec.Struct):
-    """Where the metadata is now. `migration`: a random word that `/migration` in ZooKeeper also contains."""
+    """The place where the metadata is now. `migration`: a random word that `/migration` in ZooKeeper also contains."""
 
     connect: str
     cluster_id: str
@@ -37,7 +38,7 @@ class MigrationMarker(msgspec.Struct):
 
     @property
     def place(self) -> str:
-        """Where the metadata is, for messages."""
+        """The place where the metadata is now, for messages."""
         return "a metadata log" if self.in_log else "ZooKeeper"
 
     @property
@@ -49,7 +50,8 @@ class MigrationMarker(msgspec.Struct):
 
 
 def read_marker(directory: Path) -> MigrationMarker | None:
-    """Return the marker in the store's directory; None: there is none. Raises StartError if the file is unreadable."""
+    """Return the marker in the store's directory; None if it does not exist. Raises StartError if the file is
+    unreadable."""
     path = directory / FILE_NAME
     try:
         return msgspec.json.decode(read_bounded(path, SEAL_BYTES_MAX), type=MigrationMarker)

@@ -33,9 +33,9 @@ class Mark(msgspec.Struct):
     broker_id: int = -1
     """The broker that gets the metadata log."""
     directory_id: str = ""
-    """The id of that directory."""
+    """The id of the directory for the metadata log."""
     address: str = ""
-    """Where that broker listens to brokers."""
+    """The address at which this broker listens to brokers."""
 
     def encode(self) -> bytes:
         """Return the znode's value."""

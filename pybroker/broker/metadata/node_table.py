@@ -78,7 +78,7 @@ class NodeTable:
         return self._counter("session")
 
     def end_session(self, session: int | None, now_ms: int) -> None:
-        """Delete the ephemeral nodes of one session, or of all."""
+        """Delete the ephemeral nodes of one session, or of all sessions."""
         if session is None:
             rows = self._sql("SELECT parent, name FROM node WHERE owner <> 0").fetchall()
         else:
@@ -103,10 +103,10 @@ class NodeTable:
         return [row[0] for row in rows]
 
     def subtree(self, path: str) -> dict[str, Node]:
-        """Return all nodes below a path, by full path, ordered by (parent, name): parents come first."""
+        """Return all nodes below a path, by full path, ordered by (parent, name), so that parents come first."""
         check_path(path)
         key = "" if path == "/" else path
-        # "0" is the character after "/": the second range contains every parent that starts with `key/`.
+        # "0" is the character after "/", so the second range contains every parent that starts with `key/`.
         rows = self._sql(
             f"SELECT parent, name, {_COLUMNS} FROM node"
             " WHERE (parent = ?1 AND name <> '') OR (parent > ?1 || '/' AND parent < ?1 || '0') ORDER BY parent, name",
@@ -139,7 +139,7 @@ class NodeTable:
 
 
 class _Change:
-    """One multi. It caches parents, because the 10,000 partitions of a new topic have the same one."""
+    """One multi. It caches parents, because for example the 10,000 partitions of a new topic have the same parent."""
 
     def __init__(self, sql: Callable[..., sqlite3.Cursor], zxid: int, session: int, now_ms: int) -> None:
         self._sql = sql

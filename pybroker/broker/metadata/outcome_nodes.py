@@ -27,7 +27,8 @@ def encode_outcome(outcome: RequestOutcome) -> bytes:
 
 
 def read_outcomes(nodes: Mapping[str, Node]) -> dict[Uuid, RequestOutcome]:
-    """Return the outcomes in nodes. A damaged node has lost the reply, but still proves that the request was decided.
+    """Return the outcomes in nodes. A damaged node no longer has the reply, but still proves that the request was
+    decided.
     """
     found: dict[Uuid, RequestOutcome] = {}
     for path, node in nodes.items():

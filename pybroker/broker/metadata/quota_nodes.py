@@ -41,8 +41,8 @@ DEFAULT = "<default>"
 _CLIENTS = "clients"
 
 Entity = tuple[tuple[str, str | None], ...]
-"""(entity type, name) in the order of types; name None: the default of the type. `path_of` accepts a user, a client id,
-both, or an address."""
+"""(entity type, name) in the order of types. A name of None means the default of the type. `path_of` accepts a user, a
+client id, both, or an address."""
 
 
 class QuotaKind(NamedTuple):
@@ -80,7 +80,7 @@ def path_of(entity: Entity) -> str:
 
 
 def entity_of(path: str) -> Entity | None:
-    """Return the entity of a path; None: the znode is only a parent of quota znodes."""
+    """Return the entity of a path; None if the znode is only a parent of quota znodes."""
     match path.split("/")[2:]:
         case ["ips", address]:
             return ((IP, _unnamed(address)),)
@@ -126,5 +126,5 @@ def _unnamed(part: str) -> str | None:
 
 
 def without_brackets(host: str) -> str:
-    """Return a host without the brackets of an IPv6 address, which Kafka also takes."""
+    """Return a host without the brackets of an IPv6 address. Kafka also accepts the brackets."""
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host

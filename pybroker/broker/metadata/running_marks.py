@@ -27,7 +27,7 @@ class RunAssessment(NamedTuple):
     mark: RunningNode
     """The mark to write. Its `suspect` is True if records that were visible before may be lost."""
     lost_directories: tuple[str, ...] = ()
-    """Ids of log directories that the previous run had and the new one lacks."""
+    """Ids of log directories that the previous run had and that the new run does not have."""
 
 
 def assess(before: RunningNode | None, now: RunningNode) -> RunAssessment:

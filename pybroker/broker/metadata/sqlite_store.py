@@ -1,13 +1,13 @@
 """The embedded `MetadataStore`: SQLite, one file in the data directory, for a single broker.
 
 Guarantees: when an operation returns, it is on disk (WAL with synchronous=FULL); a multi is one transaction; after a
-crash the store opens with the last committed state. They require that fsync works. After a failed commit or fsync the
-content of the disk is unknown, and nothing is retried: the store closes itself, reports the failure, and the broker
-stops. There is one exception: a disk without space refuses a transaction as a whole, which the store then repeats with
-space of `disk_reserve`.
+crash the store opens with the last committed state. These guarantees require that fsync works. After a failed commit or
+fsync the content of the disk is unknown. The store does not retry: it closes itself and reports the failure, and the
+broker stops. There is one exception: if a full disk refuses a whole transaction, the store repeats it with space from
+`disk_reserve`.
 
-One thread owns the connection and the watches. Calls queue up for it in order: the event loop never waits for the disk.
-Watches fire in the order of the changes, and before the caller of the change gets the result.
+One thread owns the connection and the watches. Calls wait for this thread in a queue, in order, so the event loop never
+waits for the disk. Watches fire in the order of the changes, before the caller of the change gets the result.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ FILE_NAME = "metadata.db"
 LOCK_NAME = "metadata.lock"
 
 FORMAT = 1
-"""Version of the table layout. The store refuses a file with a newer one."""
+"""Version of the table layout. The store refuses a file with a newer version."""
 
 APPLICATION_ID = 0x70796272
 """Marks the file as pybroker's ("pybr")."""
 
 FULL_BYTES = 64 << 10
-"""Approximate space that SQLite's files need when they are opened. A disk with less counts as full."""
+"""Approximate number of bytes that SQLite's files need when they are opened. A disk with less space counts as full."""
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class EmbeddedStore:
         sealed: bool = False,
     ) -> EmbeddedStore:
         """Open or create the store in `directory`. If a commit fails later, `on_fatal` is called on the event loop.
-        `sealed` also opens a store whose content has moved to ZooKeeper.
+        With `sealed`, a store whose content has moved elsewhere is opened too.
 
         Raises StartError if another broker uses the directory, or if the file has a newer format, is damaged, is not
         pybroker's or is sealed.
@@ -172,7 +172,7 @@ class EmbeddedStore:
         try:
             return await self._loop.run_in_executor(self._executor, function, *arguments)
         except sqlite3.Error as problem:
-            # After an SQLite error (disk full, I/O error, corruption), the state in memory may differ from the disk.
+            # After an SQLite error (full disk, I/O error, corruption), the state in memory may differ from the disk.
             raise self._fail(problem) from problem
 
     def _fail(self, problem: Exception) -> StoreClosedError:
@@ -325,7 +325,8 @@ class EmbeddedStore:
 
 
 def _is_full(directory: Path, problem: sqlite3.Error) -> bool:
-    """Return whether a full disk caused the failure: SQLite reports it as an I/O error while it opens a file."""
+    """Return whether a full disk caused the failure. SQLite reports a full disk as an I/O error while it opens a file.
+    """
     code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return True

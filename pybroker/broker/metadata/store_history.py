@@ -1,12 +1,12 @@
 """Detects that the metadata store was restored from a backup. A restored ZooKeeper has the right cluster id but an old
-state. A broker that trusted it would treat live topics as unknown, and would treat deletions as final although they
-were undone later.
+state. A broker that trusted this state would treat live topics as unknown, and would treat deletions as final that were
+later undone.
 
 Every controller writes its epoch, a random word and the number of its first decision to the store; decisions are
 counted across epochs. A broker stores on its own disk the last epoch, the word of that epoch, and the number of the
-last decision that it has received. The store is the same and not older if two conditions hold: it still has that epoch
-with that word, and no later epoch began before that decision. These conditions detect a restore even if the restored
-store has made new decisions since; a comparison of numbers (zxid, epoch) would miss it.
+last decision that it has received. The store is the same and not older if two conditions hold: the store still has this
+epoch with this word, and no later epoch began before this decision. The conditions detect a restore even if the
+restored store contains new decisions. A comparison of numbers (zxid, epoch) would not detect it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FILE_NAME = "cluster-seen"
 """The file in the first log directory in which `store_guard` keeps this history."""
 
 TERMS_MAX = 1_000
-"""Terms in the store, at most; the latest are kept."""
+"""Limit of terms in the store; the latest are kept."""
 
 
 class ControllerHistory(NamedTuple):
@@ -41,9 +41,9 @@ class StoredTerm(NamedTuple):
 
 
 def set_back(seen: ControllerHistory | None, offices: Mapping[int, StoredTerm], last_decision: int) -> str | None:
-    """Return why the store is a different or older one than this broker has seen; None if it is neither. `offices`: the
-    store's terms by epoch; `last_decision`: its number of decisions. Terms before the oldest in `offices` have been
-    removed, and prove nothing."""
+    """Return the reason why the store is another store than this broker has seen, or an older state of it; None if it
+    is neither. `offices`: the store's terms by epoch; `last_decision`: its number of decisions. Terms before the oldest
+    in `offices` have been removed, and prove nothing."""
     if seen is None:
         return None
     term = offices.get(seen.epoch)
@@ -82,7 +82,7 @@ def decode_terms(data: bytes) -> dict[int, StoredTerm]:
 
 
 def term_of(offices: Mapping[int, StoredTerm], decision: int) -> tuple[int, StoredTerm] | None:
-    """Return the epoch and the term in which a decision was made; None: the store no longer has that term."""
+    """Return the epoch and the term in which a decision was made; None if the store no longer has this term."""
     begun = [epoch for epoch, term in offices.items() if term.first_decision <= decision]
     return (max(begun), offices[max(begun)]) if begun else None
 

@@ -162,7 +162,7 @@ def decode_json(path: str, data: bytes, shape: Any) -> Any:
 
 
 def parse_topic_id(path: str, text: str) -> Uuid:
-    """Return a topic id from a znode. Raises DamagedNodeError, also for a reserved id."""
+    """Return a topic id from a znode. Raises DamagedNodeError; a reserved id also counts as damaged."""
     try:
         topic_id = Uuid.parse(text)
     except ValueError as problem:
@@ -186,7 +186,8 @@ class TopicNode(msgspec.Struct, frozen=True):
     """See `TopicImage.departed`. A field of pybroker in Kafka's znode."""
 
     def encode(self) -> bytes:
-        """Return version 3 of the content, with the fields in the order of KIP-516's example; without an id version 2.
+        """Return version 3 of the content, with the fields in the order of KIP-516's example. Without an id, return
+        version 2.
         """
         head: dict[str, Any] = {"version": TOPIC_VERSION, "id": str(self.topic_id)}
         if self.topic_id is None:
@@ -246,7 +247,7 @@ class _LeftoverJson(msgspec.Struct):
 
 
 def decode_leftover(path: str, data: bytes) -> Uuid | None:
-    """Return the id of the deleted topic; None: the znode belongs to a topic that exists."""
+    """Return the id of the deleted topic; None if the znode belongs to an existing topic."""
     if b'"deleted"' not in data[:40]:
         return None
     node: _LeftoverJson = decode_json(path, data, _LeftoverJson)
@@ -254,18 +255,19 @@ def decode_leftover(path: str, data: bytes) -> Uuid | None:
 
 
 WITH_ITS_TOPIC = 0
-"""Value of `created_zxid` if one multi creates record and topic: the record cannot contain the zxid of that multi."""
+"""Value of `created_zxid` if one multi creates record and topic. The record cannot contain the zxid of its own multi.
+"""
 
 
 class TopicIdRecord(msgspec.Struct, frozen=True):
-    """/admin/topic_ids/[topic]: written together with a topic's id if the topic's znode does not contain the id yet. It
-    is removed when the znode contains the id and every replica has it in `partition.metadata`. Until then it proves
-    that a directory without that file belongs to the topic."""
+    """/admin/topic_ids/[topic]: the topic id, written at its assignment if the topic's znode does not contain it yet.
+    The record is removed when the znode contains the id and every replica has the id in `partition.metadata`. Until
+    then the record proves that a directory without this file belongs to the topic."""
 
     topic_id: Uuid
     created_zxid: int
-    """The zxid of the topic's znode; a topic that was created again with the name has another one. WITH_ITS_TOPIC: the
-    zxid is that of this record's own znode."""
+    """The zxid of the topic's znode. If a topic was created again with the name, its znode has another zxid.
+    WITH_ITS_TOPIC: the zxid is that of this record's own znode."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), "created_zxid": self.created_zxid})
@@ -287,7 +289,7 @@ class LogEnd(NamedTuple):
     broker_id: int
     epoch: int
     end: int
-    """`UNKNOWN_END` until the broker has reported it; `MISSING_LOG` if there is no log."""
+    """`UNKNOWN_END` until the broker has reported it; `MISSING_LOG` if the log does not exist."""
 
 
 UNKNOWN_END = -1
@@ -349,12 +351,13 @@ class BrokerNode(msgspec.Struct, frozen=True):
     rack: str | None
     timestamp_ms: int
     intact: bool = True
-    """Whether the restart cannot have lost a record that was visible before it. A field of pybroker."""
+    """Whether the restart certainly lost no record that was visible before. A field of pybroker."""
     directory_id: str = ""
-    """The id of the first log directory: it identifies the broker to which a left-over registration belongs. A field of
-    pybroker."""
+    """The id of the first log directory. It identifies the broker to which a registration from an earlier session
+    belongs. A field of pybroker."""
     emptied: bool = False
-    """Whether a log directory of an earlier run is missing. No other broker may have its data. A field of pybroker."""
+    """Whether a log directory of an earlier run is missing. Its data may have been only on this broker. A field of
+    pybroker."""
     log_dirs: tuple[str, ...] = ()
     """A field of pybroker."""
     cordoned: tuple[str, ...] = ()
@@ -523,21 +526,22 @@ def decode_floor(path: str, data: bytes) -> int:
 class StagedNode(msgspec.Struct, frozen=True):
     """/admin/staged/[broker]/[topic id]: the time before which the broker does not remove the data.
 
-    The wall time is for people. The delay counts on the monotonic clock of one run of the machine (`boot_id`): a change
-    of the wall clock while the broker is down cannot shorten it.
+    The wall time is for people. The delay is measured by the monotonic clock of one run of the machine (`boot_id`), so
+    that a change of the wall clock while the broker is down cannot shorten it.
     """
 
     topic: str
     staged_ms: int
     remove_after_ms: int
-    """-1: never automatically. The topic is unknown, and missing information must never delete data."""
+    """-1: the data is never removed automatically. The topic is unknown, and missing information must not cause a
+    deletion."""
     boot_id: str = ""
-    """The run of the machine to which `monotonic_ms` belongs; empty: the system has no such id."""
+    """The run of the machine to which `monotonic_ms` belongs; empty if the system has no such id."""
     monotonic_ms: int = 0
     left_ms: int = -1
     """The remaining time (ms) at `monotonic_ms`."""
     promised: bool = False
-    """True if the data may not be staged completely: the delay has not begun, or its start is unknown."""
+    """True if the data may not be completely staged: the delay has not begun, or its start is unknown."""
 
     @property
     def endless(self) -> bool:
@@ -561,11 +565,11 @@ class RunningNode(msgspec.Struct, frozen=True):
     directory_ids: tuple[str, ...] = ()
     """The ids of the broker's readable log directories."""
     gone: tuple[str, ...] = ()
-    """The ids of log directories that earlier runs had and this one lacks."""
+    """The ids of log directories that earlier runs had and that this run does not have."""
     stopped: bool = False
     """Whether the run ended with a clean stop."""
     suspect: bool = False
-    """Whether the previous run may have lost records, and no controller has processed that yet."""
+    """Whether the previous run may have lost records, if no controller has processed the loss yet."""
     topic_ids: bool = False
     """Whether the broker's `inter.broker.protocol.version` was 2.8 or later."""
 

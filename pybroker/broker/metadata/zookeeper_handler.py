@@ -12,8 +12,8 @@ from typing import Any
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 CALLBACKS_A_TURN_MAX = 512
-"""Callbacks per step of the event loop, at most: a bulk read with 100,000 responses must not block it for more than a
-few milliseconds."""
+"""Limit of callbacks per step of the event loop. A bulk read with 100,000 responses must not block the loop for more
+than a few milliseconds."""
 
 
 class _LoopQueue:
@@ -41,7 +41,7 @@ class _LoopQueue:
 
     def _drain(self) -> None:
         for _ in range(CALLBACKS_A_TURN_MAX):
-            # Reset the flag before the pop: a later put then wakes the event loop again.
+            # Reset the flag before the pop, so that a later put wakes the event loop again.
             self._awake = False
             try:
                 function = self._waiting.popleft()
@@ -50,7 +50,7 @@ class _LoopQueue:
             self._awake = True
             try:
                 function()
-            except Exception as problem:  # A watcher that has failed would miss changes: the failure is fatal.
+            except Exception as problem:  # A watcher that has failed would miss changes, so the failure is fatal.
                 self._on_problem(problem)
         self._loop.call_soon(self._drain)
 
@@ -66,11 +66,11 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def running(self) -> bool:
-        """Always True: otherwise kazoo runs the callbacks on its own thread."""
+        """Return True, because otherwise kazoo runs the callbacks on its own thread."""
         return True
 
     def start(self) -> None:
-        """Do nothing: the event loop runs already."""
+        """Do nothing: the event loop is already running."""
 
     def stop(self) -> None:
         """Do nothing: the event loop continues."""

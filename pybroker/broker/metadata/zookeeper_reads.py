@@ -1,7 +1,7 @@
-"""ZooKeeper's `multiRead` (key 22, servers 3.6 and later), which kazoo lacks: many reads in one request.
+"""ZooKeeper's `multiRead` (key 22, servers 3.6 and later), which kazoo does not have: many reads in one request.
 
-A read in a request of its own costs 150 µs of CPU time, most of it in kazoo. In a request with several hundred reads,
-each costs 10 µs. A starting controller reads a znode for each partition of the cluster.
+A read in its own request costs 150 µs of CPU time, most of it in kazoo. In a request with several hundred reads, each
+read costs 10 µs. A starting controller reads a znode for each partition of the cluster.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MultiRead:
         return b"".join(parts)
 
     def deserialize(self, buffer: bytes, offset: int) -> list[tuple[bytes, ZnodeStat] | list[str] | None]:
-        """Return a result for each path; None: the znode is missing. Raises kazoo's exception for any other error."""
+        """Return a result for each path; None if the znode is missing. Raises kazoo's exception for any other error."""
         results: list[tuple[bytes, ZnodeStat] | list[str] | None] = []
         while True:
             kind, done, _ = _HEADER.unpack_from(buffer, offset)
@@ -93,8 +93,8 @@ def slices(paths: Sequence[str], size: int) -> list[Sequence[str]]:
 async def read_subtree(
     path: str, read_many: Callable[[int, Sequence[str]], Awaitable[list[Any]]], node_of: Callable[..., Node]
 ) -> dict[str, Node]:
-    """Read everything below a path, level by level. The stat of a znode shows whether it has children: a leaf needs
-    only one read, and most znodes are leaves."""
+    """Read all znodes below a path, level by level. The stat of a znode shows whether it has children. A znode without
+    children needs only one read, and most znodes have none."""
     found: dict[str, Node] = {}
     parents = [path]
     while parents:

@@ -69,18 +69,21 @@ log = logging.getLogger(__name__)
 RECONNECT_DELAY_S = 0.05
 RECONNECT_DELAY_MAX_S = 1.0
 CONNECTIONS_A_SESSION_MIN = 3
-"""Connection attempts per session timeout, at least. kazoo divides the session timeout by the number of hosts to get
-its connection timeout. A starting server may accept the connection and never respond, which must not cost the session.
+"""Minimum number of connection attempts per session timeout. kazoo divides the session timeout by the number of hosts
+to get its connection timeout. A starting server may accept the connection and never respond; the session must not end
+because of this.
 """
 CLOSE_S_MAX = 5.0
-"""Time limit of a close. After it, the server ends the session when the session timeout is over."""
+"""Time limit in seconds of a close. If the close takes longer, the server ends the session when the session timeout is
+over."""
 
 READS_A_REQUEST_MAX = 500
-"""Reads per `multiRead`, at most. Partition states have a few hundred bytes; the server builds the response in memory.
+"""Limit of reads per `multiRead`. Partition states have a few hundred bytes, and the server builds the response in
+memory.
 """
 
 OPERATIONS_A_TURN_MAX = 200
-"""Operations of one multi that are processed in one step of the event loop."""
+"""Limit of operations of one multi that are processed in one step of the event loop."""
 
 _REFUSALS: dict[type[Exception], type[StoreError]] = {
     kz.NoNodeError: NoNodeError,
@@ -105,9 +108,9 @@ class Tls(NamedTuple):
     """PEM files for a TLS connection."""
 
     truststore: str | None
-    """Trusted certificates; None: the system's."""
+    """File with the trusted certificates; None: the certificates of the system."""
     keystore: str | None
-    """The client's certificate and key."""
+    """File with the client's certificate and key."""
     key_password: str | None
     verify_hostname: bool
 
@@ -123,7 +126,7 @@ class ZooKeeperSettings(NamedTuple):
     digest: str | None = None
     """`user:password` for ZooKeeper's digest scheme."""
     set_acl: bool = False
-    """Whether only that user may change the znodes that pybroker creates."""
+    """Whether only this user may change the znodes that pybroker creates."""
     tls: Tls | None = None
 
 
@@ -217,7 +220,7 @@ class ZooKeeperStore:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The requested timeout; the server may have chosen another one."""
+        """The requested timeout; the server may have chosen another timeout."""
         return self._settings.session_timeout_ms
 
     def starting(self, is_starting: bool) -> None:
@@ -238,8 +241,8 @@ class ZooKeeperStore:
             stat = await self._read(path, self._client.exists_async, path, _watcher(path, watch))
             if stat is None:
                 return None
-            # A second read gets the value. It needs no watch of its own: the existing watch fires if the znode changes
-            # in between.
+            # A second read gets the value. It needs no watch of its own, because the existing watch fires if the znode
+            # changes in between.
             try:
                 data, stat = await self._read(path, self._client.get_async, path)
             except NoNodeError:
@@ -276,7 +279,8 @@ class ZooKeeperStore:
         return await read_subtree(path, self._read_many, _node)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Return the znodes in order, None for each missing one. Not a snapshot: several requests read the znodes."""
+        """Return the znodes in order, None for each missing znode. The result is not a snapshot, because several
+        requests read the znodes."""
         answers = await self._read_many(GET_DATA, paths)
         return [None if answer is None else _node(*answer) for answer in answers]
 
@@ -315,7 +319,8 @@ class ZooKeeperStore:
         return [_outcome(operation, result) for operation, result in zip(operations, results, strict=True)]
 
     async def _transaction(self, operations: Sequence[Operation]) -> TransactionRequest:
-        """Build the transaction. Thousands of operations take tens of milliseconds: other tasks run in between."""
+        """Build the transaction. This takes tens of milliseconds for thousands of operations, so other tasks run in
+        between."""
         transaction = self._client.transaction()
         size = 0
         for begin in range(0, len(operations), OPERATIONS_A_TURN_MAX):
@@ -344,7 +349,7 @@ class ZooKeeperStore:
         self._closed = True
         self._connected.clear()
         over = asyncio.Event()
-        # A daemon thread: the process can end without waiting for it.
+        # Use a daemon thread, so that the process can end without waiting for it.
         threading.Thread(target=self._stop, args=(over,), name="zookeeper-close", daemon=True).start()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S_MAX):
@@ -484,8 +489,7 @@ def _outcome(operation: Operation, result: Any) -> OperationResult:
 
 
 def _repeated(connect: str) -> str:
-    """Return the hosts, repeated so often that kazoo makes the minimum number of attempts within the session timeout.
-    """
+    """Return the hosts, repeated until kazoo makes the minimum number of attempts within the session timeout."""
     hosts, slash, chroot = connect.partition("/")
     times = -(-CONNECTIONS_A_SESSION_MIN // (hosts.count(",") + 1))
     return ",".join([hosts] * times) + slash + chroot
@@ -497,8 +501,8 @@ def _check_size(path: str, data: bytes) -> None:
 
 
 def _checked_bytes(operations: Sequence[Operation], begin: int, end: int, before: int) -> int:
-    """Return the size of these operations and the `before` bytes of earlier ones. Check it before sending: the server
-    closes the connection if a packet is too large."""
+    """Return the size of these operations plus `before`, the bytes of earlier operations. Check the size before
+    sending, because the server closes the connection if a packet is too large."""
     total = before
     for index, operation in enumerate(operations[begin:end], begin):
         problem: StoreError | None = None

@@ -1,2 +1,3 @@
-"""Execution of the controller's messages on this broker. This package depends on the messages, not on the controller.
+"""Execution of the controller's messages on this broker. This package depends on the messages, but not on the
+controller.
 """

@@ -1,4 +1,5 @@
-"""This broker's registration: `/brokers/ids/[id]`, and the mark of its run (`metadata.running_marks`)."""
+"""This broker's registration: the node `/brokers/ids/[id]`, and the running mark of this process
+(`metadata.running_marks`)."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Return the id of this run of the machine; "" if the system has no such id. Tests of power cuts set another id in
-    the environment variable PYBROKER_BOOT_ID.
+    """Return the id of the machine's current boot; "" if the system has no such id. Tests of power cuts set another id
+    in the environment variable PYBROKER_BOOT_ID.
     """
     chosen = os.environ.get("PYBROKER_BOOT_ID")
     if chosen is not None:
@@ -78,7 +79,7 @@ class BrokerRegistration:
         log_dirs: tuple[str, ...] = (),
         cordoned: tuple[str, ...] = (),
     ) -> None:
-        """`check` raises FatalError if this broker does not recognize the store. `cordoned` comes from the
+        """`check` raises FatalError if this broker does not recognize the store. `cordoned`: the value in the
         configuration file.
         """
         self._log_dirs = log_dirs
@@ -99,10 +100,9 @@ class BrokerRegistration:
         self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...], *, topic_ids: bool
     ) -> int:
         """Create the node and return its creation zxid: the broker epoch (KIP-380). The node tells the controller
-        whether visible records can be lost; the same multi writes the mark of a running broker, in case this run
-        crashes.
+        whether visible records may be lost. The same multi writes the running mark, in case this process crashes.
 
-        A registration of this broker's previous run, recognized by the id of the first log directory, is replaced
+        If there is a registration of this broker's previous run (it has the id of the first log directory), replace it
         instead of waiting for its session to expire. `topic_ids`: this broker's protocol version is 2.8 or later.
         Raises StartError if another broker has the id. Raises LoweredError if this broker has used topic ids before,
         and topics have them.
@@ -126,7 +126,7 @@ class BrokerRegistration:
         return BrokerNode(endpoints, rack, now_ms, intact, directory_id, emptied, self._log_dirs, self._cordoned)
 
     async def judged(self) -> None:
-        """Record that a controller has processed the loss that this registration reports. The next registration then
+        """Note that a controller has processed the loss that this registration reports, so that the next registration
         does not report it again."""
         if not self._running.suspect:
             return
@@ -134,7 +134,8 @@ class BrokerRegistration:
         try:
             await self._store.set(self._running_path, self._running.encode())
         except (UnavailableError, UnknownOutcomeError) as problem:
-            # The next registration stores this; at worst the next run reports the loss once more.
+            # The next registration stores this. If the broker crashes before, the next run reports the loss once more,
+            # which does no harm.
             log.warning("cannot record yet that this broker has come back: %s", problem)
 
     def stay(
@@ -144,9 +145,10 @@ class BrokerRegistration:
         directory_id: str,
         registered: Callable[[int], None],
     ) -> None:
-        """Register again whenever the registration is gone, and report the new epoch. It is gone if the session with
-        the store was lost, or the controller considered this broker dead. No record is lost, because the process is
-        alive. An earlier loss is reported until a controller has processed it."""
+        """Register again whenever the registration is gone, and report the new epoch. The registration is gone if the
+        session with the store was lost, or if the controller considered this broker dead. The new registration reports
+        no loss of records, because the process is alive. It still reports an earlier loss until a controller has
+        processed it."""
 
         def node() -> BrokerNode:
             return self._node(endpoints, rack, directory_id)
@@ -222,8 +224,8 @@ class BrokerRegistration:
             self._staying.cancel()
 
     async def leave(self, *, complete: bool) -> None:
-        """Unregister after everything is on disk: the next start reports no loss. `complete`: no replica waits for the
-        data of a lost log directory. Raises StoreError."""
+        """Unregister after everything is on disk, so that the next start reports no loss. `complete`: whether no
+        replica waits for the data of a lost log directory. Raises StoreError."""
         self.stop_staying()
         gone = () if complete else self._running.gone
         ended = msgspec.structs.replace(self._running, stopped=True, gone=gone)

@@ -29,9 +29,9 @@ class ControllerFence:
     async def admit(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Return NONE, or the reason to refuse a message. A sender that does not know this broker's epoch sends -1.
 
-        Wait for the first registration before admitting anything: a controller that has not noticed the restart yet
-        sends pending orders for the earlier broker epoch, and this broker can recognize them only when it has its new
-        epoch.
+        Wait for the first registration before any message is admitted. A controller that has not noticed the restart
+        yet sends pending orders for the earlier broker epoch, and this broker can recognize them only when it has its
+        new epoch.
         """
         await self._registered.wait()
         if controller_epoch < self._controller_epoch:

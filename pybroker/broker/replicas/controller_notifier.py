@@ -32,8 +32,8 @@ class ControllerNotifier:
         refused: str,
         batch_max: int | None = None,
     ) -> None:
-        """`event_of` builds the event for some partitions just before it is sent, or returns None if the controller no
-        longer needs it. `refused` is the log message if the controller refuses the event.
+        """`event_of` builds the event for some partitions just before it is sent. It returns None if the controller no
+        longer needs the event. `refused` is the log message if the controller refuses the event.
         """
         self._controller = controller
         self._event_of = event_of

@@ -1,5 +1,5 @@
 """Dynamic settings on this broker: the settings of brokers, and the settings of topics with partitions that are open
-here. Topics opened later take their settings from the image.
+here. Topics that are opened later take their settings from the image.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pybroker.native import NativeBroker
 log = logging.getLogger(__name__)
 
 TOPICS_A_TURN = 200
-"""If a default changes, every topic must be updated; after this number of topics, other requests run."""
+"""If a default changes, every topic must be updated. After this number of topics, other requests run."""
 
 _NOTHING_STORED = ConfigImage({}, -1)
 
 
 def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, ConfigImage]) -> BrokerConfig:
-    """Return a broker's settings with the stored dynamic ones applied."""
+    """Return a broker's settings, with the stored dynamic settings applied."""
     cluster, broker = _layers(broker_id, stored)
     return config.with_dynamic(
         cluster=usable(cluster, in_cluster=config.in_cluster), broker=usable(broker, in_cluster=config.in_cluster)
@@ -33,7 +33,7 @@ def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, Confi
 
 def usable(stored: Mapping[str, str], *, in_cluster: bool) -> dict[str, str]:
     """Return the stored settings that this broker supports. A broker of another version may have stored settings that
-    this one does not know."""
+    this version does not know."""
     return {name: text for name, text in stored.items() if _obstacle(name, text, in_cluster=in_cluster) is None}
 
 
@@ -48,7 +48,7 @@ class DynamicConfigs:
         self._resolving: asyncio.Task[None] | None = None
 
     async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Apply the settings of brokers first, because they are the defaults of topics."""
+        """Apply a change. The settings of brokers come first, because they are the defaults of topics."""
         if isinstance(change, ClusterImage) or change.broker_configs:
             self._load(after.broker_configs)
             await self._put_in_force(topic for topic in after.topics.values() if topic.topic_id in before.names)
@@ -94,8 +94,8 @@ class DynamicConfigs:
             try:
                 partitions.set_topic_config(topic.topic_id, resolve_topic_configs(topic.config, self._config))
             except ValueError as problem:
-                # The stored setting is invalid: a broker of another version or an operator wrote it. This topic keeps
-                # its effective settings, and the other topics get theirs.
+                # The stored setting is invalid, because a broker of another version or an operator wrote it. This topic
+                # keeps its effective settings; the other topics get their new settings.
                 log.error(
                     "cannot apply the settings of a topic; its earlier settings stay name=%s id=%s: %s",
                     topic.name,

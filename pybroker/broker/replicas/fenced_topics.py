@@ -1,8 +1,8 @@
-"""Write fences on this broker (CloseTopics, ReopenTopics): a fence returns the log ends and committed offsets that the
-controller needs before it deletes a topic. It keeps them unchanged until the controller has decided.
+"""Write fences on this broker (CloseTopics, ReopenTopics). Before the controller deletes a topic, it needs the log ends
+and the committed offsets of the topic. A fence returns them, and keeps them unchanged until the controller has decided.
 
-Clients get retriable errors meanwhile: NOT_LEADER_OR_FOLLOWER for Produce, UNKNOWN_TOPIC_OR_PARTITION for OffsetCommit.
-A fence is not stored: it ends if this broker crashes or if another broker becomes the controller.
+In this time clients get retriable errors: NOT_LEADER_OR_FOLLOWER for Produce, UNKNOWN_TOPIC_OR_PARTITION for
+OffsetCommit. A fence is not stored: it ends if this broker crashes or if another broker becomes the controller.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FencedPartitions(Protocol):
     """Local partitions (`NativePartitions`)."""
 
     def set_fenced(self, topic_id: Uuid, fenced: bool) -> Sequence[PartitionEnds]:
-        """Refuse appends, or accept them again; return where each log begins and ends. Blocks."""
+        """Refuse appends, or accept them again. Return the log start and log end of each partition. Blocks."""
         ...
 
 
@@ -45,7 +45,7 @@ class Groups(Protocol):
     """The group coordinator, as the fence uses it."""
 
     async def hold_commits(self, topic_id: Uuid) -> None:
-        """Accept no more commits for a topic; return when the running ones are on disk."""
+        """Accept no more commits for a topic. Return when the commits in progress are on disk."""
         ...
 
     def release_commits(self, topic_id: Uuid) -> None:
@@ -58,7 +58,7 @@ class Groups(Protocol):
 
 
 class _Closing(msgspec.Struct, frozen=True):
-    """One running CloseTopics; the controller's decision is not known yet."""
+    """A fence for which the controller's decision is not known yet."""
 
     controller_epoch: int
     broker_epoch: int
@@ -67,14 +67,14 @@ class _Closing(msgspec.Struct, frozen=True):
 
 
 def _closing_of(request: CloseTopics | ReopenTopics) -> _Closing:
-    """Return the key that the two requests of a fence share. The codec returns lists; convert them to tuples, which are
-    hashable."""
+    """Return the key that CloseTopics and ReopenTopics of a fence have in common. The codec returns lists; convert them
+    to tuples, which are hashable."""
     return _Closing(request.controller_epoch, request.broker_epoch, request.number, tuple(request.topics))
 
 
 class TopicClosing:
-    """The write fences of one broker. Several decisions may fence a topic concurrently; the fence is lifted when the
-    last of them is made.
+    """The write fences of one broker. Several decisions may fence a topic concurrently. The topic accepts writes again
+    after the last of these decisions.
 
     A fence belongs to one controller and to one broker epoch. If the controller dies before it decides, its
     ReopenTopics never comes: `expire` ends such fences.
@@ -89,7 +89,8 @@ class TopicClosing:
         self._closed: Counter[Uuid] = Counter()
         """Number of fences of each topic in `_closings`."""
         self._reopened: dict[_Closing, None] = {}
-        """Fences for which ReopenTopics arrived before CloseTopics: the two requests use different connections."""
+        """Fences for which ReopenTopics arrived before CloseTopics. This happens because the two requests use different
+        connections."""
         self._epochs = -1, -1
         """Controller epoch and broker epoch of the last `expire`."""
         self._fencing = asyncio.Lock()
@@ -101,11 +102,11 @@ class TopicClosing:
 
     @property
     def busy(self) -> bool:
-        """Whether topics are being fenced or reopened at this moment."""
+        """Whether topics are being fenced or reopened now."""
         return self._fencing.locked()
 
     async def close(self, request: CloseTopics) -> CloseTopicsResponse:
-        """Fence topics. Each request must be followed by its `reopen`, or `expire` ends its fence."""
+        """Fence topics. Each request must be followed by its `reopen`; otherwise `expire` ends the fence."""
         closing = _closing_of(request)
         async with self._fencing:
             if closing in self._reopened:
@@ -116,11 +117,12 @@ class TopicClosing:
                 return CloseTopicsResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
             self._closings.append(closing)
             self._closed.update(closing.topics)
-            # Refuse commits while the logs are being fenced; the fence is complete when the last commits are on disk.
+            # Refuse commits while the logs are being fenced. The fence is complete when the last accepted commits are
+            # on disk.
             holding = asyncio.gather(*map(self._groups.hold_commits, request.topics))
             ends = await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, request.topics, True)
         await holding
-        # The fence keeps the answers true while other requests run.
+        # The fence keeps the returned offsets valid while other requests run.
         closed = [
             ClosedTopic(topic_id, ends[topic_id], self._groups.committed_for(topic_id))
             async for topic_id in self._shares.each(request.topics)
@@ -128,7 +130,7 @@ class TopicClosing:
         return CloseTopicsResponse(0, tuple(closed))
 
     async def reopen(self, request: ReopenTopics) -> ReopenTopicsResponse:
-        """Accept appends and commits for live topics again; a deleted topic stays fenced until its replicas stop."""
+        """Accept appends and commits for live topics again. A deleted topic stays fenced until its replicas stop."""
         closing = _closing_of(request)
         async with self._fencing:
             if closing in self._closings:
@@ -140,8 +142,8 @@ class TopicClosing:
         return ReopenTopicsResponse()
 
     async def expire(self, controller_epoch: int, broker_epoch: int = -1) -> int:
-        """End the fences of earlier controllers and earlier broker epochs, for which no decision can come any more.
-        Call it when the view has every change of this controller. Return how many fences ended."""
+        """End the fences of earlier controllers and earlier broker epochs, whose decisions can no longer arrive. Call
+        this when the view has every change of this controller. Return the number of fences that ended."""
         async with self._fencing:
             self._epochs = max(self._epochs[0], controller_epoch), max(self._epochs[1], broker_epoch)
             self._reopened = {closing: None for closing in self._reopened if not self._is_over(closing)}

@@ -1,4 +1,4 @@
-"""The partitions that this broker serves, with the topic incarnation of each."""
+"""The partitions that this broker serves, each with its topic incarnation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class _Topic(msgspec.Struct):
 
 
 class HostedReplicas:
-    """Partitions in service by topic id and by place (name and partition). Two incarnations cannot share a place."""
+    """Partitions in service, by topic id and by place (name and partition). Two incarnations cannot have the same
+    place."""
 
     def __init__(self) -> None:
         self._topics: dict[Uuid, _Topic] = {}

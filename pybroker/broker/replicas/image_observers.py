@@ -19,7 +19,7 @@ class PartitionChangeMetrics:
         """ISR shrinks of partitions that this broker leads."""
         self.isr_expands = 0
         self.elections = 0
-        """Changes of partition leaders that this broker saw while it was the controller."""
+        """Changes of partition leaders that this broker has made as controller."""
         self.unclean_elections = 0
         """Elections of a leader that was not in sync."""
 

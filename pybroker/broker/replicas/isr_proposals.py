@@ -1,7 +1,7 @@
 """Submits the ISR changes that local leaders propose to the controller, and passes the answers to the partitions.
 
-The partition gets each final answer: written or refused. If the outcome is unknown, the proposal is retried; until the
-outcome is known, the partition uses the union of both ISRs (KIP-497).
+The partition gets each final answer: the change was written or refused. If the outcome is unknown, the proposal is
+retried. Until the outcome is known, the partition uses the union of both ISRs (KIP-497).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PAUSE_MAX_S = 2.0
 REFUSED_PAUSE_S = 0.2
 TIMEOUT_MS = 10_000
 SAID_ANEW_S = 60.0
-"""Interval of log lines about one partition: if a follower may not join the ISR, each of its fetches causes another
-proposal.
+"""Seconds between two log lines about the same partition. If a follower may not join the ISR, each of its fetches
+causes another proposal.
 """
 
 UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH})
@@ -47,7 +47,7 @@ class IsrProposals:
         bring: Callable[[IsrProposal], Coroutine[Any, Any, None] | None] = lambda _: None,
         leaving: Callable[[], Container[int]] = tuple,
     ) -> None:
-        """`bring` sends a joining replica the data that is not in the log, before that replica is proposed; it returns
+        """`bring` sends a joining replica the data that is not in the log, before the replica is proposed. It returns
         None if there is no such data. `leaving` returns the brokers that are about to stop, as far as this broker
         knows."""
         self._native = native
@@ -63,12 +63,12 @@ class IsrProposals:
         self._said: set[tuple[Uuid, int]] = set()
         """Partitions for which a refusal was logged since `_said_since`."""
         self._said_since = -SAID_ANEW_S
-        """Loop time since which `_said` counts."""
+        """Loop time at which `_said` was last emptied."""
         self._work: asyncio.Task[None] | None = None
         self._judge: asyncio.Task[None] | None = None
 
     def start(self, lag_max_ms: Callable[[], int]) -> None:
-        """Check for lagging followers, twice within the allowed lag."""
+        """Start to check for lagging followers, twice within the allowed lag."""
         self._judge = asyncio.create_task(self._judge_followers(lag_max_ms), name="isr-judge")
 
     async def stop(self) -> None:
@@ -82,7 +82,7 @@ class IsrProposals:
         """Submit a local leader's proposal to change its ISR."""
         leaving = self._leaving()
         if any(member.broker_id in leaving for member in proposal.isr):
-            # The controller would refuse this proposal. Until its answer came, appends would wait for the stopping
+            # The controller would refuse this proposal. Until its refusal arrived, appends would wait for the stopping
             # broker.
             identity = proposal.topic_id, proposal.partition
             self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
@@ -95,7 +95,7 @@ class IsrProposals:
         task.add_done_callback(self._bringing.discard)
 
     async def _propose_after(self, work: Coroutine[Any, Any, None], proposal: IsrProposal) -> None:
-        """Submit the proposal after the joining replica has its data. Only proposals for that replica wait for this."""
+        """Submit the proposal when the joining replica has its data. Only proposals for this replica wait for that."""
         try:
             await work
         except KafkaError as error:
@@ -150,8 +150,8 @@ class IsrProposals:
         isr, partition = self._native.isr, (proposal.topic_id, proposal.partition)
         same_leadership = outcome.leader_epoch == proposal.leader_epoch and outcome.leader == self._broker_id
         if outcome.error_code in (ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION) and same_leadership:
-            # INVALID_UPDATE_VERSION: the state has changed, perhaps by an earlier attempt at this proposal whose answer
-            # was lost.
+            # INVALID_UPDATE_VERSION: the state has changed. An earlier attempt at this proposal, whose answer was lost,
+            # may have changed it.
             isr.written(*partition, outcome.leader_epoch, outcome.isr, outcome.version)
             return
         if outcome.error_code != ErrorCode.INVALID_UPDATE_VERSION:

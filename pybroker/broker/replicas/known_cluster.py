@@ -12,7 +12,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class ImageObserver(Protocol):
-    """A component that applies changes of the cluster's metadata directly: settings, access control."""
+    """A component that applies metadata changes directly, such as settings and access control."""
 
     async def apply_change(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Apply a change. Must not raise."""
@@ -38,13 +38,13 @@ class KnownCluster:
         self._callbacks.append(callback)
 
     def on_image_replaced(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever the image has been replaced: in the same step, and before the components apply the
-        change.
+        """Call `callback` whenever the image has been replaced, in the same step of the event loop, before the
+        components apply the change.
         """
         self._on_replaced.append(callback)
 
     def add_observer(self, observer: ImageObserver) -> None:
-        """Add a component that applies changes after the others."""
+        """Add a component. Components apply changes in the order in which they were added."""
         self._observers += (observer,)
 
     async def reached(self, controller_epoch: int, number: int) -> None:
@@ -56,7 +56,7 @@ class KnownCluster:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as far as this broker has received it."""
+        """Return the cluster as far as this broker has received it."""
         return self._image
 
     def name_of(self, text: str) -> str | None:
@@ -64,28 +64,28 @@ class KnownCluster:
         return self._image.name_of(text)
 
     async def update(self, request: UpdateCluster) -> UpdateClusterResponse:
-        """Apply the next change, or a whole image; return the answer when it is applied. Refuse a change that does not
-        follow the last one: the image would lack the changes in between."""
-        # Apply one change after the other, even if a new controller sends a change meanwhile. When this method returns,
-        # all components have applied the image that is shown.
+        """Apply the next change, or a whole image. Return the answer when it is applied. Refuse a change that does not
+        follow the last change, because the image would lack the changes in between."""
+        # Apply changes one after the other, even if a new controller sends a change in the meantime. When this method
+        # returns, all components have applied the image that is shown.
         async with self._turn:
             return await self._update(request)
 
     async def follow(self, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Show an image from the metadata log, and apply the change that leads to it. The caller then calls
+        """Show an image from the metadata log, and apply the change that leads to it. Afterwards the caller calls
         `has_applied`."""
         async with self._turn:
             await self._show(after, change)
 
     def has_applied(self, controller_epoch: int, number: int) -> None:
-        """Record that every change up to this one is applied, including the orders that result from it."""
+        """Note that all changes up to this change are applied, including the orders that result from them."""
         self._wake_waiters((controller_epoch, number))
         for callback in self._callbacks:
             callback()
 
     async def _show(self, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        # Show the image before the components apply the change, because they read it here. `reached` reports the change
-        # only when they have applied it.
+        # Show the image before the components apply the change, because they read the image here. `reached` reports the
+        # change only when they have applied it.
         before, self._image = self._image, after
         for shown in self._on_replaced:
             shown()

@@ -31,7 +31,7 @@ class LogEndReports:
         )
 
     def without_leader(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
-        """Report these local partitions: an order for this broker epoch names no leader for them."""
+        """Report these local partitions, for which an order in this broker epoch names no leader."""
         self._broker_epoch = broker_epoch
         self._telling.report(partitions)
 
@@ -44,7 +44,7 @@ class LogEndReports:
         return LogEndsTold(self._broker_id, self._broker_epoch, ends) if ends else None
 
     def _asked_for(self, topic_id: Uuid, index: int) -> tuple[Uuid, int, int, int] | None:
-        """Return the log end to report; None if the controller does not wait for a report."""
+        """Return the log end to report; None if the controller does not need a report."""
         topic = self._view.image.topic_by_id(topic_id)
         state = None if topic is None or index >= len(topic.partitions) else topic.partitions[index]
         if state is None or state.leader != NO_LEADER:

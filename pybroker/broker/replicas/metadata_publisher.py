@@ -1,11 +1,11 @@
-"""Applies committed changes of the metadata log on this broker. It derives from each change the control messages that a
-controller with a metadata store would have sent to this broker.
+"""Applies committed changes of the metadata log on this broker. From each change it derives the control messages that,
+with a metadata store, the controller would send to this broker.
 
 The publisher shows a new image immediately, with one exception: clients see a partition's new leader only after that
 leader has applied the change (`partition_visibility`). The publisher sends no orders about replicas before this process
-has registered itself. If the controller needs the result of an order, the broker reports it as an event. A new
-controller may not have these results, so the publisher repeats the pending orders in each new controller epoch; orders
-are idempotent.
+has registered itself. If the controller needs the result of an order, the broker reports the result as an event. A new
+controller may not have these results. Therefore the publisher repeats the pending orders in each new controller epoch;
+orders are idempotent.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 APART_PARTITIONS_MIN = 1_000
-"""From this number of partitions on, a thread derives this broker's first messages."""
+"""Number of partitions from which on a thread derives this broker's first messages."""
 AGAIN_S = 30.0
-"""Delay before failed orders are repeated."""
+"""Seconds before failed orders are repeated."""
 
 
 class FollowingView(ClusterView, Protocol):
@@ -59,7 +59,7 @@ class OrderResults(Protocol):
     """Receives the results of orders."""
 
     def take(self, order: ControlRequest, response: ControlResponse) -> bool:
-        """Report to the controller the results that it needs. Return whether the order has to be repeated."""
+        """Report the results that the controller needs. Return whether the order has to be repeated."""
         ...
 
 
@@ -67,11 +67,11 @@ class PublisherListener(Protocol):
     """The listener for the registration and the heartbeats."""
 
     def registered(self, broker_epoch: int) -> None:
-        """Record this process's registration. The orders for it follow."""
+        """Note this process's registration. The orders for the new broker epoch follow."""
         ...
 
     def unregistered(self) -> None:
-        """Report that the registration has ended although this process runs."""
+        """Note that the registration has ended although this process runs."""
         ...
 
     def applied(self, offset: int) -> None:
@@ -97,8 +97,8 @@ class BrokerMetadataPublisher:
         listener: PublisherListener,
         on_fatal: Callable[[FatalError], None],
     ) -> None:
-        """`between` is the name of the inter-broker listener. `execute` executes a message. It needs no fence against
-        old controllers, because messages follow the log's order. `expire_fences` ends the write fences of earlier
+        """`between` is the name of the inter-broker listener. `execute` executes a message. No fence against old
+        controllers is needed, because messages follow the log's order. `expire_fences` ends the write fences of earlier
         controllers and broker epochs.
         """
         self._broker_id = broker_id
@@ -131,7 +131,7 @@ class BrokerMetadataPublisher:
         self._task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """Stop: finish the running order, and begin no other."""
+        """Stop. Finish the current order, and begin no other order."""
         if self._again is not None:
             self._again.cancel()
         if self._task is not None:
@@ -166,7 +166,7 @@ class BrokerMetadataPublisher:
             await self._show_controller()
 
     def _next(self) -> ImageChange:
-        """Return the next change. Without a registration there are no orders, so merge all changes into one."""
+        """Return the next change. Without a registration there are no orders, so merge all waiting changes into one."""
         change = self._queue.popleft()
         if self._epoch >= 0:
             return change
@@ -217,7 +217,7 @@ class BrokerMetadataPublisher:
                 messages = broadcast.introductions(after, {self._broker_id}, after.offset)[self._broker_id]
                 return self._visibility.introduce(seen, after, messages)
 
-            # In a large cluster, use a thread: it must not block the event loop, which serves clients.
+            # In a large cluster, use a thread, because the work must not block the event loop, which serves clients.
             large = sum(len(topic.partitions) for topic in after.topics.values()) >= APART_PARTITIONS_MIN
             return await asyncio.to_thread(derive) if large else derive()
         messages = broadcast.changes(before, after, in_full(after, delta), after.offset, {self._broker_id}).get(
@@ -272,7 +272,7 @@ class BrokerMetadataPublisher:
         self._visibility.settle()
 
     async def _show_controller(self) -> None:
-        """Show a new controller to clients now; the next change may come much later."""
+        """Show a new controller to clients now, because the next change may come much later."""
         controller, image = self._loader.leader[1], self._view.image
         if controller is not None and controller != self._controller and self._epoch >= 0:
             self._controller = controller
@@ -280,7 +280,7 @@ class BrokerMetadataPublisher:
 
 
 def in_full(after: ClusterImage, delta: ImageDelta) -> ImageDelta:
-    """Return a delta with whole topics instead of only their changed states, as decisions return it."""
+    """Return a delta that contains whole topics, as decisions return it, instead of only the topics' changed states."""
     if not delta.states:
         return delta
     changed = tuple(after.topics[states.name] for states in delta.states)

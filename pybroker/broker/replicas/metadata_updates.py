@@ -1,5 +1,5 @@
-"""Handles UpdateMetadata on this broker: shows the change to clients, and tells listeners which topics appear and
-disappear."""
+"""Handles UpdateMetadata on this broker. It shows the change to clients, and notifies listeners of topics that appear
+and disappear."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pybroker.broker.metadata.metadata_cache import MetadataCache, RemovedTopic
 from pybroker.native import Uuid
 
 OnRemoved = Callable[[Sequence[RemovedTopic]], None]
-"""Called with the removed incarnations. It must not raise and must be quick."""
+"""Called with the removed incarnations. It must not raise an exception and must be quick."""
 OnShown = Callable[[Sequence[Uuid]], None]
-"""Called with the newly visible incarnations. It must not raise and must be quick."""
+"""Called with the newly visible incarnations. It must not raise an exception and must be quick."""
 
 
 class MetadataUpdates:
@@ -47,7 +47,8 @@ class MetadataUpdates:
 
     def update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Apply a request that is known to be current. A controller's first request to this broker epoch names all
-        topics. If a topic is missing in it, the topic was deleted meanwhile, and clients must no longer find it."""
+        topics. If a topic is missing in this request, the topic was deleted in the meantime, and clients must no longer
+        find it."""
         spoken = (request.controller_epoch, request.broker_epoch)
         image = self._view.image
         whole = spoken != self._last and image.controller_epoch == request.controller_epoch

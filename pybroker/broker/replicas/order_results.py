@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 STALE = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INVALID_REQUEST)
-"""Errors that mean: the report is obsolete, or the controller will never accept it."""
+"""Errors after which the report is dropped: it is obsolete, or the controller will never accept it."""
 
 
 class ReplicaReports:

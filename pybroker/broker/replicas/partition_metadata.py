@@ -22,7 +22,7 @@ FILE_BYTES_MAX = 4096
 
 
 class PartitionMetadataError(Exception):
-    """The file is missing or damaged. The text names the file, the content found and the expected content."""
+    """The file is missing or damaged. The text contains the file's name, its content and the expected content."""
 
 
 def parse(path: Path | str, content: bytes) -> Uuid:
@@ -75,8 +75,8 @@ EPOCH_MAX = (1 << 31) - 1
 
 
 def last_epoch(directory: Path) -> int:
-    """Return the highest leader epoch in a directory; -1 if there is none. If the checkpoint is unreadable, the epoch
-    may be any, so return EPOCH_MAX.
+    """Return the highest leader epoch in a directory; -1 if there is none. If the checkpoint is unreadable, return
+    EPOCH_MAX, because any epoch is possible.
     """
     path = directory / "leader-epoch-checkpoint"
     try:

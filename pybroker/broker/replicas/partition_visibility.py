@@ -1,11 +1,12 @@
-"""Determines when clients see a partition's new leader: when that leader has applied the change and therefore accepts
-requests, or when it is fenced.
+"""Determines when clients see a partition's new leader: when the leader has applied the change and therefore accepts
+requests, or when the leader is fenced.
 
-Until then clients see the previous state. They see no partition of a new topic before one of its leaders is ready; of
-the others they see no leader (LEADER_NOT_AVAILABLE), because the number of partitions must be right.
+Until then clients see the previous state. In a new topic, clients see no partition before one of its leaders is ready.
+When they see the topic, its other partitions are listed without a leader (LEADER_NOT_AVAILABLE), because the number of
+partitions must be right.
 
-A broker that registers shows its whole image. Its clients have seen no previous state, so they see no leader of such a
-partition.
+A broker that registers shows its whole image. Its clients have seen no previous state, so they see the partition
+without a leader.
 """
 
 from __future__ import annotations
@@ -49,13 +50,15 @@ class PartitionVisibility:
         self._held: dict[Uuid, dict[int, HeldPartition]] = {}
         self._waiting: list[tuple[frozenset[Uuid], asyncio.Future[None]]] = []
         self._since: dict[Uuid, dict[int, int]] = {}
-        """While this broker is not registered: the end of the last change of a partition's leader."""
+        """While this broker is not registered: topic id → partition → end of the last change of the partition's leader.
+        """
         self._since_before = 0
-        """The same for all other partitions: the end of a snapshot, which does not have it for each partition."""
+        """The end of the last snapshot, for all partitions that are not in `_since`: a snapshot does not contain the
+        offset of each change."""
 
     @property
     def holds(self) -> bool:
-        """Whether clients lack some changes."""
+        """Whether some changes are not visible to clients yet."""
         return bool(self._held)
 
     async def shown(self, topics: Collection[Uuid]) -> None:
@@ -90,10 +93,10 @@ class PartitionVisibility:
     def introduce(
         self, before: ClusterImage | None, after: ClusterImage, requests: Iterable[ControlRequest]
     ) -> list[ControlRequest]:
-        """Return the first messages of a broker epoch in the form that clients may see now; hold the rest.
+        """Return the first messages of a broker epoch in the form that clients may see now, and hold the rest.
 
-        `before` is the image that clients see; None if the changes since then are noted. May run on a thread while the
-        loop changes nothing here.
+        `before` is the image that clients see; None if the changes since then were noted. May run on a thread, as long
+        as the loop changes nothing here.
         """
         held: dict[Uuid, dict[int, HeldPartition]] = {}
         messages = [
@@ -185,7 +188,7 @@ class PartitionVisibility:
         return states
 
     def settle(self) -> None:
-        """Wake the callers that wait for the states that clients see now."""
+        """Wake the callers that wait until clients see these states."""
         left = []
         for topics, future in self._waiting:
             if not self._held.keys().isdisjoint(topics):
@@ -205,8 +208,8 @@ class PartitionVisibility:
     def _with_unseen(
         self, image: ClusterImage, topic_id: Uuid, shown: list[UpdateMetadataPartitionState]
     ) -> UpdateMetadataTopicState:
-        """Return the state of a topic, with leaderless entries for the partitions that clients must count but not use
-        yet."""
+        """Return the state of a topic. For partitions that clients must count but not use yet, the state has entries
+        without a leader."""
         topic = image.topic_by_id(topic_id)
         assert topic is not None, topic_id
         for index, held in self._held.get(topic_id, {}).items():

@@ -1,7 +1,8 @@
 """This broker's registration with the controller of a metadata quorum, and its heartbeats.
 
-The broker's fetches of the metadata topic carry the same information as a heartbeat. It sends a heartbeat only when it
-has applied a change, because the next fetch may be later, and when its fetches do not reach the controller.
+The broker's fetches of the metadata topic contain the same information as a heartbeat. The broker sends a heartbeat
+only in two cases: when it has applied a change, because the next fetch may come much later, and when its fetches do not
+reach the controller.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ HEARTBEAT_MS = 1_000
 """Time limit of one heartbeat."""
 LEAVE_MS = 2_000
 REFUSED = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.UNSUPPORTED_VERSION)
-"""Errors for which another attempt is useless."""
+"""Errors after which another attempt is useless."""
 
 
 class QuorumRegistration:
@@ -59,7 +60,8 @@ class QuorumRegistration:
         self._log_dirs = log_dirs
         self._cordoned = cordoned
         self._epoch = -1
-        """The broker epoch in the metadata that this broker has applied; -1 if that metadata has none."""
+        """The broker epoch in the metadata that this broker has applied; -1 if the metadata contains no registration.
+        """
         self._assigned = -1
         """The broker epoch in the controller's last answer; this broker may not have applied it yet."""
         self._applied = 0
@@ -72,7 +74,8 @@ class QuorumRegistration:
 
     @property
     def epoch(self) -> int:
-        """The broker epoch in the metadata that this broker has applied; -1 if that metadata has none."""
+        """Return the broker epoch in the metadata that this broker has applied; -1 if the metadata contains no
+        registration."""
         return self._epoch
 
     # --- calls of the publisher ---------------------------------------------------------------------------------------
@@ -91,7 +94,7 @@ class QuorumRegistration:
         self._wake.set()
 
     def applied(self, offset: int) -> None:
-        """Send a heartbeat immediately: decisions may wait for this broker."""
+        """Send a heartbeat immediately, because decisions may wait for this broker."""
         self._applied = offset
         self._report()
         self._wake.set()
@@ -108,8 +111,8 @@ class QuorumRegistration:
     async def register(
         self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...], *, topic_ids: bool
     ) -> int:
-        """Register and return the broker epoch; if there is no controller, wait for one. Raises StartError if another
-        broker has the id, or the cluster has a level of metadata.version that this release does not support.
+        """Register and return the broker epoch. If there is no controller, wait for a controller. Raises StartError if
+        another broker has the id, or if the cluster has a level of metadata.version that this release does not support.
         """
         here = tuple(directory_id for directory_id in directory_ids if directory_id)
         run = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
@@ -170,8 +173,8 @@ class QuorumRegistration:
             await self._controller.submit(BrokerHeartbeat(self._broker_id, epoch, self._applied), HEARTBEAT_MS)
         except KafkaError as error:
             log.debug("heartbeat failed: %s", error)
-            # A registration that has ended before this broker applied it does not show in the applied metadata. Other
-            # ends do.
+            # If a registration ends before this broker has applied it, the applied metadata does not show the end. It
+            # shows all other ends.
             if error.code == ErrorCode.STALE_BROKER_EPOCH and self._epoch < 0 and epoch == self._assigned:
                 self._lost = True
 
@@ -191,7 +194,7 @@ class QuorumRegistration:
         self._staying = False
 
     async def leave(self, *, complete: bool) -> None:
-        """Unregister after everything is on disk: the next start then reports no loss. Raises KafkaError."""
+        """Unregister after everything is on disk, so that the next start reports no loss. Raises KafkaError."""
         self.stop_staying()
         await self.stop()
         await self._controller.submit(StopBroker(self._broker_id, self._epoch, complete), LEAVE_MS)

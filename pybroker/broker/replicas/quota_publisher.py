@@ -48,7 +48,7 @@ class ClientQuotas:
         ]
         clients = [_quota(entity, config) for entity, config in changed if entity[0][0] != IP]
         if not full:
-            # If only a user's password changes and the user has no quota, the table stays the same.
+            # If only a user's password changes, and the user has no quota, the table does not change.
             clients = [client for client in clients if _is_set(client) or _was_set(before, client)]
         addresses = await self._addresses((entity, config) for entity, config in changed if entity[0][0] == IP)
         if full or clients or addresses:
@@ -124,7 +124,7 @@ def _is_address(text: str) -> bool:
 
 
 async def _resolved(name: str) -> tuple[str, ...]:
-    """Return the current addresses of a name, as Kafka resolves it."""
+    """Return the current addresses of a name. Kafka resolves names in the same way."""
     name = without_brackets(name)
     if _is_address(name):
         return (name,)

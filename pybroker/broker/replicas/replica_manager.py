@@ -76,8 +76,8 @@ class _Outcome:
 
 
 class ReplicaManager:
-    """The replicas of one broker; the state belongs to the loop's thread. Orders run one at a time. They come from the
-    channel of the controller (briefly of two controllers) and from `RoleReconciler`.
+    """The replicas of one broker. The state belongs to the loop's thread. Orders run one at a time. They come from the
+    channel of the controller (for a short time, of two controllers) and from `RoleReconciler`.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class ReplicaManager:
         self._log_ends = log_ends
         self._hosted = HostedReplicas()
         self._settled: dict[tuple[Uuid, int], int] = {}
-        """Replicas that are not in service because an order was refused or stopped them, with the leader epoch up to
-        which that holds."""
+        """Replicas that are not in service because an order was refused or has stopped them. The value is the leader
+        epoch up to which this is valid."""
         self._turn = asyncio.Lock()
         self._shares = LoopShares()
-        """A request may have all partitions of this broker: the loop serves clients meanwhile."""
+        """A request may contain all partitions of this broker, so the loop serves clients in between."""
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
         """Store the result of the scan of the log directories at start. Call it before the first request."""
@@ -128,21 +128,22 @@ class ReplicaManager:
         return None if topic_id is None or epoch is None else ServedReplica(topic_id, epoch)
 
     def unclaimed_at(self, name: str, partition: int) -> list[Uuid]:
-        """Return the incarnations that are on disk under a name and that no request has named yet."""
+        """Return the incarnations that are on disk under a topic name and partition, but that no request has named yet.
+        """
         return self._strays.ids_at(name, partition)
 
     def settled_epoch(self, topic_id: Uuid, partition: int) -> int:
-        """Return the leader epoch up to which an order has put a replica out of service; -1 if no order did."""
+        """Return the leader epoch up to which an order has put a replica out of service; -1 if no order has."""
         return self._settled.get((topic_id, partition), -1)
 
     def _refused(self, topic_id: Uuid, partition: int, leader_epoch: int) -> None:
-        """Record that an order was refused: the controller knows that the replica is not in service."""
+        """Note that an order was refused, so the controller knows that the replica is not in service."""
         if self._hosted.epoch(topic_id, partition) is None:
             self._settled[topic_id, partition] = max(leader_epoch, self.settled_epoch(topic_id, partition))
 
     def _take_out(self, topic_id: Uuid, partition: int, leader_epoch: int = -1) -> None:
-        """Record that a replica was stopped, in `leader_epoch` or, if negative, in all epochs known so far. The view
-        still has the replica until UpdateMetadata arrives."""
+        """Note that a replica was stopped, in `leader_epoch` or, if it is negative, in all epochs known so far. Until
+        UpdateMetadata arrives, the view still contains the replica."""
         served = self._hosted.epoch(topic_id, partition)
         topic = self._view.image.topic_by_id(topic_id)
         if leader_epoch < 0 and topic is not None and partition < len(topic.partitions):
@@ -158,16 +159,16 @@ class ReplicaManager:
     # --- LeaderAndIsr -------------------------------------------------------------------------------------------------
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Apply the roles of a LeaderAndIsr; if it is FULL, also compare it with the directories on disk."""
+        """Apply the roles of a LeaderAndIsr. If the request is FULL, also compare it with the directories on disk."""
         async with self._turn:
             return await self._leader_and_isr(request)
 
     async def apply_again(
         self, request: LeaderAndIsrRequest, still_due: Callable[[], bool]
     ) -> LeaderAndIsrResponse | None:
-        """Execute a lost order again, as `leader_and_isr` does. Call `still_due` when it is the order's turn. If it
-        returns False, do nothing and return None: StopReplica may have staged a replica meanwhile, and the replica must
-        not come back."""
+        """Execute a lost order again, as `leader_and_isr` does. When it is the order's turn, call `still_due`. If the
+        result is False, do nothing and return None: StopReplica may have staged a replica in the meantime, and the
+        replica must not come back."""
         async with self._turn:
             return await self._leader_and_isr(request) if still_due() else None
 
@@ -187,14 +188,15 @@ class ReplicaManager:
     async def _check_all(
         self, request: LeaderAndIsrRequest, outcome: _Outcome
     ) -> tuple[list[_ReplicaToOpen], list[tuple[Uuid, int]]]:
-        """Return the orders that may be executed, and the partitions of other incarnations that they replace."""
+        """Return the orders that may be executed, and the partitions of other incarnations that these orders replace.
+        """
         to_open: list[_ReplicaToOpen] = []
         replaced: list[tuple[Uuid, int]] = []
         defaults = resolve_topic_configs({}, self._config)
         topic_id, config = Uuid.ZERO, defaults
         async for topic, state in self._shares.each(request.partitions()):
             if topic.topic_id != topic_id:
-                # Topics without their own settings share one dict, which native code parses only once.
+                # Topics without settings of their own share one dict, which native code parses only once.
                 known = self._view.image.topic_by_id(topic.topic_id)
                 own = {} if known is None else known.config
                 topic_id, config = topic.topic_id, resolve_topic_configs(own, self._config) if own else defaults
@@ -230,10 +232,11 @@ class ReplicaManager:
         return to_open, replaced
 
     def _check(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> int:
-        """Return NONE, or the error with which to refuse the order."""
+        """Return NONE, or the error code with which the order is refused."""
         name, partition = topic.topic_name, state.partition_index
         if topic.topic_id == Uuid.ZERO:
-            # Kafka sends ZERO for topics before their migration. Here every topic gets its id before LeaderAndIsr.
+            # Kafka sends ZERO for topics before their migration. In pybroker every topic gets its id before
+            # LeaderAndIsr.
             return ErrorCode.UNKNOWN_TOPIC_ID
         problem = self._strays.problem(name, partition)
         if problem is not None:
@@ -250,7 +253,7 @@ class ReplicaManager:
     async def _make_room(
         self, to_open: list[_ReplicaToOpen], replaced: list[tuple[Uuid, int]], outcome: _Outcome
     ) -> list[_ReplicaToOpen]:
-        """Stage local incarnations to make room for their successors. If staging fails for a partition, its old
+        """Stage local incarnations to make room for their successors. If the staging of a partition fails, its old
         incarnation stays in service. Return the orders whose partitions can be opened."""
         names = {topic_id: self._hosted.name(topic_id) or "" for topic_id, _ in replaced}
         codes = await self._put_aside(
@@ -342,7 +345,7 @@ class ReplicaManager:
             )
 
     async def _put_aside(self, orders: list[StopOrder], names: Mapping[Uuid, str]) -> list[int]:
-        """Stop replicas, and concurrently store the delays of the deleted ones. The name can be used again when both
+        """Stop replicas. Concurrently, store the delays of the deleted replicas. The name can be used again when both
         are done."""
         _, codes = await asyncio.gather(self._staging.promise(names, self._delay_ms), self._stop(orders))
         self._staging.staged(names)
@@ -354,7 +357,8 @@ class ReplicaManager:
             self._following.leave(
                 (order.topic_id, order.partition, epoch)
                 for order, epoch in served
-                # Native code refuses an order with an earlier leader epoch; the replica keeps following.
+                # Native code refuses an order with an earlier leader epoch, and the replica continues to follow its
+                # leader.
                 if epoch is not None and not 0 <= order.leader_epoch < epoch
             )
         return await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
@@ -362,9 +366,9 @@ class ReplicaManager:
     # --- StopReplica --------------------------------------------------------------------------------------------------
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop replicas; stage them if `delete_partition` is set. The answer for an unknown id is success: nothing is
-        left to do, and a newer topic of the same name is not affected. While a log directory is offline, the answer may
-        be an error, see `_hidden`.
+        """Stop replicas; stage them if `delete_partition` is set. The answer for an unknown id is success, because
+        nothing is left to do; a newer topic with the same name is not affected. While a log directory is offline, the
+        answer may be an error: see `_hidden`.
         """
         async with self._turn:
             return await self._stop_replica(request)
@@ -375,7 +379,7 @@ class ReplicaManager:
         slots: list[tuple[Uuid, int]] = []
         doomed: list[tuple[Uuid, int]] = []
         unseen: set[tuple[Uuid, int]] = set()
-        # The partition's own flag decides; the request's flag counts only if no partition has one.
+        # The flag of the partition decides. The flag of the request counts only if no partition has a flag.
         epochs: dict[tuple[Uuid, int], int] = {}
         image = self._view.image
         self._settled = {slot: epoch for slot, epoch in self._settled.items() if image.topic_by_id(slot[0]) is not None}
@@ -399,7 +403,7 @@ class ReplicaManager:
                     names[topic.topic_id] = name
                     doomed.append(slot)
         if unseen:
-            # The broker may have been killed after it moved the data and before it stored the delay.
+            # The broker may have been killed after it had moved the data, but before it had stored the delay.
             await self._staging.taken_over(self._delay_ms)
         codes = await self._put_aside(orders, names)
         self._staging.say(logging.DEBUG, "deleted", doomed)
@@ -414,8 +418,8 @@ class ReplicaManager:
         return StopReplicaResponse(0, outcome.answers())
 
     async def _hidden(self, unseen: set[tuple[Uuid, int]]) -> Collection[tuple[Uuid, int]]:
-        """Return the replicas whose data may be in an offline log directory: they are neither in service nor staged.
-        They count as not staged until the directory is online again or is removed from `log.dirs`."""
+        """Return the replicas whose data may be in an offline log directory, because they are neither in service nor
+        staged. They count as not staged until the directory is online again or is removed from `log.dirs`."""
 
         def look() -> Collection[tuple[Uuid, int]]:
             if not any(directory.error_code for directory in self._native.log_dirs.describe()):
@@ -431,8 +435,8 @@ class ReplicaManager:
     # --- RestoreReplicas ----------------------------------------------------------------------------------------------
 
     async def restore_replicas(self, request: RestoreReplicasRequest) -> RestoreReplicasResponse:
-        """Move staged data back to its place without serving it (undelete). Refuse data whose removal has begun. Return
-        success if the data is already back."""
+        """Move staged data back to its place for an undelete, without serving it. Refuse this for data whose removal
+        has begun. Return success if the data is already back."""
         async with self._turn:
             return await self._restore_replicas(request)
 

@@ -1,12 +1,12 @@
-"""`RoleReconciler`: compares the metadata that this broker shows about its own partitions with their roles in native
-code, and repairs differences.
+"""`RoleReconciler` compares two things about this broker's own partitions: the metadata that the broker shows, and
+their roles in native code. It repairs differences.
 
-The controller's messages arrive in order: the broker answers a partition's LeaderAndIsr before it applies the
-partition's UpdateMetadata. When clients see a leader epoch, the local replica therefore has that epoch already, and a
-leader accepts records. Otherwise an order was lost or refused, or a fence was not lifted. The broker then builds the
-order again from its own view and executes it like an order from the controller.
+The controller's messages arrive in order, and the broker answers a partition's LeaderAndIsr before it applies the
+partition's UpdateMetadata. Therefore, when clients see a leader epoch, the local replica already has this epoch, and a
+leader accepts records. If this is not so, an order was lost or refused, or a fence was not lifted. The broker then
+builds the order again from its own view, and executes it like an order from the controller.
 
-The work is bounded: `TURN_PARTITIONS` at a time, and at most 1/`REST_FACTOR` of the loop's time.
+The work is limited: `TURN_PARTITIONS` at a time, and at most 1/`REST_FACTOR` of the loop's time.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 PAUSE_S = 2.0
-"""Minimum time between two passes. A difference is repaired when two consecutive passes have found it."""
+"""Minimum number of seconds between two passes. A difference is repaired when two consecutive passes have found it."""
 REST_FACTOR = 200
 TURN_PARTITIONS = 1_000
 TIMEOUT_MS = 10_000
 RETRY_S = 60.0
 RETRY_MAX_S = 3_600.0
-"""Pause after the order for a partition was executed again; the pause doubles each time."""
+"""Longest pause, in seconds, after the order for a partition was executed again. The pause doubles each time."""
 
 
 class Roles(Protocol):
@@ -76,8 +76,9 @@ FENCED = "refuses appends although no deletion is in progress"
 
 
 def wrong_role(shown: PartitionImage, role: PartitionRole | None, broker_id: int, settled_epoch: int) -> str | None:
-    """Return the fault in the role of a local replica, or None. It is also None if the controller already knows the
-    problem: a failed log directory, or a follower that is not open because an order up to `settled_epoch` was refused.
+    """Return the fault in the role of a local replica, or None. The result is also None if the controller already knows
+    the problem: a log directory has failed, or a follower is not open because an order up to `settled_epoch` was
+    refused.
     """
     leads = shown.leader == broker_id
     wanted = "lead" if leads else f"follow {shown.leader}"
@@ -122,13 +123,13 @@ class RoleReconciler:
         self._controller_epoch = -1
         """The controller epoch in the last pass."""
         self.wrong: tuple[Mismatch, ...] = ()
-        """Differences that two passes have found and the last pass did not repair."""
+        """Differences that two passes have found and that the last pass did not repair."""
         self._tried: dict[Mismatch, tuple[float, float]] = {}
-        """Difference → the time from which its order may be executed again, and the pause after that."""
+        """Difference → the time from which on its order may be executed again, and the pause after that."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start. Call it when the broker has received the controller's complete state."""
+        """Start. Call this when the broker has received the complete state from the controller."""
         self._task = asyncio.create_task(self._run(), name="role-reconciliation")
 
     async def stop(self) -> None:
@@ -153,11 +154,11 @@ class RoleReconciler:
             self._tried = {place: tried for place, tried in self._tried.items() if tried[0] + RETRY_MAX_S > now}
 
     async def reconcile(self) -> float:
-        """Run one pass, and repair the differences that the previous pass found as well. Return the duration of the
+        """Run one pass. Repair the differences that the previous pass has also found. Return the duration of the
         comparison in seconds."""
         loop = asyncio.get_running_loop()
-        # Use the controller epoch of the previous pass. For the current epoch, the receiver of the image ends the
-        # fences itself, perhaps at this moment.
+        # Use the controller epoch of the previous pass. The receiver of the image itself ends the fences for the
+        # current epoch, perhaps at this moment.
         left = await self._closing.expire(self._controller_epoch)
         self._controller_epoch = self._view.image.controller_epoch
         if left:
@@ -190,7 +191,7 @@ class RoleReconciler:
                 continue
             seen = shown.partitions[index]
             if (seen.leader, seen.leader_epoch) != (partition.leader, partition.leader_epoch):
-                # The controller's own order is on its way.
+                # The controller's own order will arrive.
                 continue
             if roles is None:
                 roles = {role.partition: role for role in self._partitions.roles(topic.topic_id)}
@@ -213,7 +214,8 @@ class RoleReconciler:
     async def _mend(self, mismatch: Mismatch) -> None:
         now = asyncio.get_running_loop().time()
         again_at, pause = self._tried.get(mismatch, (now, RETRY_S))
-        # Compare again: meanwhile other partitions were repaired, and the controller has made other changes.
+        # Compare again, because other partitions were repaired in the meantime, and the controller has made other
+        # changes.
         if now < again_at or not self._is_still(mismatch):
             return
         if mismatch.found == FENCED:
@@ -247,8 +249,7 @@ class RoleReconciler:
         )
 
     async def _report(self, mismatch: Mismatch, code: int) -> None:
-        """Report the error to the controller in the same way as the answer to its own order, so that another replica
-        becomes leader.
+        """Report the error to the controller like the answer to its own order, so that another replica becomes leader.
         """
         partition = mismatch.topic_id, mismatch.partition
         event: Event[None]

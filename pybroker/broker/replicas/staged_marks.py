@@ -37,12 +37,12 @@ class StagedMarks(Protocol):
     """The marks of one broker."""
 
     async def load(self) -> dict[Uuid, znodes.StagedNode]:
-        """Return all marks. Remove damaged marks: their data then gets a new deadline."""
+        """Return all marks. Remove damaged marks; their data then gets a new deadline."""
         ...
 
     async def write(self, marks: Mapping[Uuid, znodes.StagedNode], known: Iterable[Uuid]) -> None:
-        """Write marks; `known`: the topics that already have one. Wait as long as nothing can be written: data must not
-        be moved without a deadline."""
+        """Write marks. `known`: the topics that already have a mark. While the write is impossible, wait, because data
+        must not be moved without a deadline."""
         ...
 
     async def replace(self, marks: Mapping[Uuid, znodes.StagedNode]) -> None:
@@ -50,11 +50,11 @@ class StagedMarks(Protocol):
         ...
 
     async def forget(self, topic_id: Uuid) -> None:
-        """Remove a mark. Wait like `write` while nothing can be written."""
+        """Remove a mark. While the write is impossible, wait, as in `write`."""
         ...
 
     async def deletion(self, topic_id: Uuid) -> DeletionHead | None:
-        """Return the deletion of a topic; None if there is none or it is unreadable."""
+        """Return the deletion of a topic; None if it does not exist or is unreadable."""
         ...
 
 
@@ -98,7 +98,7 @@ class StoredMarks:
             except MultiError as error:
                 if not isinstance(error.cause, NodeExistsError | NoNodeError):
                     raise
-                # An earlier attempt has succeeded after all.
+                # An earlier attempt has succeeded although it reported an error.
                 part = [await self._fitting(operation) for operation in part]
 
     async def _fitting(self, operation: Operation) -> Operation:
@@ -143,11 +143,11 @@ class LoggedMarks:
         self._broker_id = broker_id
 
     async def load(self) -> dict[Uuid, znodes.StagedNode]:
-        """Return the marks of the image, once the image contains the registration of this run."""
+        """Return the marks of the image, when the image contains the registration of this process."""
         return dict(self._view.image.staged.get(self._broker_id, {}))
 
     async def write(self, marks: Mapping[Uuid, znodes.StagedNode], known: Iterable[Uuid]) -> None:
-        """Submit the marks; retry until the controller has them."""
+        """Submit the marks. Retry until the controller has them."""
         del known
         if marks:
             await self._until_taken(MarkStaged(self._broker_id, staged=marks))
@@ -161,7 +161,7 @@ class LoggedMarks:
                 raise UnavailableError(str(error)) from error
 
     async def forget(self, topic_id: Uuid) -> None:
-        """Submit the removal; retry until the controller has it."""
+        """Submit the removal. Retry until the controller has it."""
         await self._until_taken(MarkStaged(self._broker_id, removed=(topic_id,)))
 
     async def _until_taken(self, event: MarkStaged) -> None:

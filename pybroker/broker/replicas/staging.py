@@ -2,7 +2,7 @@
 
 The delay begins when the data has been moved. The broker stores the deadline before it confirms the move, so the
 controller knows of all staged data. It stores the beginning of the delay within a second (`NOTE_MS`). If the broker is
-killed in between, the full delay begins at the next start; the same applies to a directory without a stored deadline.
+killed before that, the full delay begins at the next start; this also applies to a directory without a stored deadline.
 The delay counts in monotonic time. It continues across restarts of the broker while the machine runs (same boot id), so
 changing the wall clock has no effect. After a restart of the machine, wall time determines the rest, never more than
 the whole delay.
@@ -40,14 +40,15 @@ from pybroker.printable import time_text
 log = logging.getLogger(__name__)
 
 RETRY_MS = 60_000
-"""Delay after a failed removal (permissions, a busy disk)."""
+"""Milliseconds before a failed removal is tried again (permissions, a busy disk)."""
 
 NOTE_MS = 1_000
-"""Time for which the beginning of a delay may stay unstored, so that one write stores several. Recreating a topic must
-not wait for that write."""
+"""Milliseconds for which the beginning of a delay may stay unstored, so that one write can store several. Recreating a
+topic must not wait for that write."""
 
 UNKNOWN = "of unknown name"
-"""The name in log lines if no deletion of that id is stored, because an operator put the directory in `deleting/`."""
+"""The name in log lines if no deletion of the topic id is stored, because an operator has put the directory into
+`deleting/`."""
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -95,14 +96,14 @@ class Staging:
         self._marks = marks
         self._clock = clock
         self._due: dict[Uuid, int] = {}
-        """Monotonic time of the removal, by topic."""
+        """Topic id → monotonic time of the removal."""
         self._nodes: dict[Uuid, znodes.StagedNode] = {}
         self._moved: set[Uuid] = set()
-        """Topics for which the beginning of the delay is not stored yet."""
+        """Topics whose beginning of the delay is not stored yet."""
         self._note_at = 0
         """Monotonic time at which the beginning of these delays will be stored."""
         self._held: set[Uuid] = set()
-        """Topics that are being undeleted: their data must not be removed meanwhile."""
+        """Topics that are being undeleted. Their data must not be removed in this time."""
         self._removing: set[Uuid] = set()
         """Topics whose removal has begun and cannot be undone."""
         self._boot = boot_id()
@@ -126,7 +127,7 @@ class Staging:
         return self._wait_ms(topic_id, node) if due is None else max(0, due - self._clock.monotonic_ms())
 
     def endless_name(self, topic_id: Uuid) -> str | None:
-        """Return the name of a topic that waits for an operator; None for any other."""
+        """Return the name of a topic that waits for an operator; None for any other topic."""
         node = self._nodes.get(topic_id)
         return None if node is None or not node.endless else node.topic
 
@@ -141,7 +142,7 @@ class Staging:
         return topic_id in self._removing
 
     async def load(self) -> None:
-        """Read the stored deadlines. Call it before anything is staged."""
+        """Read the stored deadlines. Call this before data is staged."""
         self._nodes |= await self._marks.load()
         await self._count_on()
         for topic_id in list(self._nodes):  # Other tasks may store a deadline during this await.
@@ -163,7 +164,7 @@ class Staging:
         await self._marks.replace(counted_on)
 
     async def start(self, delay_ms: int) -> None:
-        """Give every staged directory a deadline and begin the removal. Call it after the first LeaderAndIsr."""
+        """Give every staged directory a deadline, and begin the removal. Call this after the first LeaderAndIsr."""
         on_disk = await self.take_over(delay_ms)
         for topic_id in self._nodes.keys() - on_disk:
             await self._forget(topic_id)
@@ -173,14 +174,14 @@ class Staging:
         self._task.add_done_callback(_ended)
 
     async def taken_over(self, delay_ms: int) -> None:
-        """Ensure that all data in `deleting/` has a deadline. Call it before this broker reports that a topic has no
-        data left: the broker may have been killed after it moved data and before it stored the deadline."""
+        """Ensure that all data in `deleting/` has a deadline. Call this before this broker reports that a topic has no
+        data left: the broker may have been killed after it had moved data, but before it had stored the deadline."""
         if not self._started:
             await self.take_over(delay_ms)
 
     async def take_over(self, delay_ms: int) -> set[Uuid]:
-        """Give each topic with data in `deleting/` but without a stored deadline its whole delay from now, or no
-        deadline if the topic is unknown. Return the topics of all data in `deleting/`."""
+        """Give a deadline to each topic with data in `deleting/` but without a stored deadline: the whole delay from
+        now or, for unknown topics, no deadline. Return the topics of all data in `deleting/`."""
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
         found = {
             (directory.topic_id, directory.partition) for directory in directories if directory.topic_id is not None
@@ -195,8 +196,8 @@ class Staging:
         return on_disk
 
     async def _unknown(self, partitions: Iterable[tuple[Uuid, int]]) -> set[Uuid]:
-        """Return the unknown topics if the view is complete. On a single broker, return none: only an operator can have
-        put such directories into `deleting/`.
+        """If the view is complete, return the unknown topics. On a single broker, return none, because only an operator
+        can have put such directories into `deleting/`.
         """
         if not self._known.complete:
             return set()
@@ -204,7 +205,7 @@ class Staging:
         return {replica.topic_id for replica, what in evidence.items() if what is Evidence.NOTHING}
 
     async def stop(self) -> None:
-        """Stop the removal; it continues after the next start."""
+        """Stop the removal. It continues after the next start."""
         await self._found.stop()
         if self._task is not None:
             self._task.cancel()
@@ -219,11 +220,11 @@ class Staging:
             )
 
     async def promise(self, topics: Mapping[Uuid, str], delay_ms: int | None) -> None:
-        """Store the deadlines of topics whose data is about to be staged (None: no deadline). Nothing is removed before
+        """Store the deadlines of topics whose data will be staged (None: no deadline). Nothing is removed before
         `staged` is called.
 
         If a topic already waits for its removal, it keeps the later deadline, so that each partition stays for its
-        whole delay. The name is "" if directories are named by id; the stored deletion then has it.
+        whole delay. The name is "" if directories are named by id; in this case the stored deletion contains the name.
         """
         nodes: dict[Uuid, znodes.StagedNode] = {}
         for topic_id, directory_name in topics.items():
@@ -242,7 +243,7 @@ class Staging:
         self._nodes |= nodes
 
     def staged(self, topics: Iterable[Uuid]) -> None:
-        """Start the delays: the data of these topics is now in `deleting/`."""
+        """Start the delays, because the data of these topics is now in `deleting/`."""
         topics = tuple(topics)
         self._found.report(
             (topic, self._nodes[topic].topic) for topic in topics if self.endless_name(topic) is not None
@@ -252,7 +253,7 @@ class Staging:
             if node is None or node.endless or topic_id in self._held:
                 continue
             if node.promised:
-                # The delay begins after the move. The move ended between the call of `promise` and now.
+                # The delay begins after the move, which has ended between the call of `promise` and now.
                 node = self._counted(node.topic, node.remove_after_ms - node.staged_ms, promised=False)
                 self._nodes[topic_id] = node
                 if not self._moved:
@@ -312,10 +313,10 @@ class Staging:
                 await self._forget(topic_id)
 
     def say(self, level: int, what: str, partitions: Iterable[tuple[Uuid, int]]) -> None:
-        """Log a line for each topic: all its partitions, and when they will be removed. Call it after `promise`.
+        """Log a line for each topic: all its partitions, and when they will be removed. Call this after `promise`.
 
         The level is WARN if the data was staged without an order. If there was an order, the broker that received it
-        has logged the deletion.
+        has already logged the deletion.
         """
         if not log.isEnabledFor(level):
             return
@@ -350,12 +351,12 @@ class Staging:
     def _left_ms(self, node: znodes.StagedNode) -> int:
         if node.boot_id and node.boot_id == self._boot:
             return max(0, node.left_ms - (self._clock.monotonic_ms() - node.monotonic_ms))
-        # If the wall clock was set back, the data must not stay forever.
+        # Without this limit, the data would stay too long if the wall clock was set back.
         return max(0, min(node.remove_after_ms - self._clock.wall_ms(), node.remove_after_ms - node.staged_ms))
 
     def _wait_ms(self, topic_id: Uuid, node: znodes.StagedNode) -> int:
-        """Return the time until removal: the rest of the promised delay, or of the shorter delay in the deletion
-        record.
+        """Return the milliseconds until the removal: the rest of the stored delay, or of the shorter delay in the
+        deletion record.
         """
         left_ms, delay_max_ms = self._left_ms(node), self._known.delay_max_ms(topic_id)
         if delay_max_ms is None:
@@ -413,7 +414,7 @@ class Staging:
         for topic_id in due:
             at = self._due.get(topic_id)
             if at is None or at > self._clock.monotonic_ms():
-                # `promise` was called again since this round began, so the data staged since has its own deadline.
+                # `promise` was called again in this round, so the data staged after it has its own deadline.
                 continue
             await self._remove_topic(topic_id, at, by_topic.get(topic_id, []))
 
@@ -446,7 +447,8 @@ class Staging:
         self._removing.discard(topic_id)
 
     async def _may_go(self, topic_id: Uuid, directories: list[StagedDirectory]) -> bool:
-        """Return whether the data can be removed, according to the store as it is now; if not, schedule the next check.
+        """Return whether the data can be removed, according to the current store. If it cannot, schedule the next
+        check.
         """
         if self._known.doubtful():
             self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
@@ -454,7 +456,7 @@ class Staging:
         try:
             evidence, closed = await self._known.in_store(topic_id, [directory.partition for directory in directories])
             if evidence is Evidence.DEAD and not closed:
-                # Once a broker has removed data, no undelete may begin.
+                # When a broker has removed data, no undelete may begin.
                 await self._close(topic_id)
                 evidence, closed = await self._known.in_store(
                     topic_id, [directory.partition for directory in directories]
@@ -475,7 +477,7 @@ class Staging:
 
 
 def _ended(task: asyncio.Task[None]) -> None:
-    # Log immediately, not only when the interpreter collects the task. The data stays and is removed after the next
-    # start.
+    # Log now, because the interpreter would log the error only when it collects the task. The data stays and is removed
+    # after the next start.
     if not task.cancelled() and task.exception() is not None:
         log.error("data of deleted topics is no longer removed until the next start", exc_info=task.exception())

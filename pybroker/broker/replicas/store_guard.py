@@ -1,7 +1,7 @@
-"""Detects that the metadata store was wiped or restored from a backup: the store then lacks live topics, and contains
-changes that were undone later. (`metadata.store_history` describes the detection.)
+"""Detects that the metadata store was wiped or restored from a backup. Such a store lacks live topics, and contains
+changes that were later undone. (`metadata.store_history` describes the detection.)
 
-The file `cluster-seen` in the first log directory records the last state of the store's history that this broker has
+The file `cluster-seen` in the first log directory contains the last state of the store's history that this broker has
 seen; it is at most a second old. The broker compares it with the store at start, before it takes part in a controller
 election, and before it registers again. `pybroker cluster accept-restored-store` accepts the store once for the whole
 cluster. For one full `delete.topic.delay.ms` after the acceptance, brokers remove no data, and they stage stray
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 FILE_BYTES_MAX = 64 * 1024
 NOTE_S = 1.0
-"""Time for which changes are collected before one write records them."""
+"""Seconds for which changes are collected before one write records them."""
 REMEDY = "`pybroker cluster accept-restored-store`"
 
 
@@ -51,12 +51,12 @@ class _File(msgspec.Struct):
     accepted: list[str] = []
     """Ids of earlier acceptances. A backup may contain an earlier acceptance, which must not accept that backup."""
     accepted_ms: int = -1
-    """When the latest acceptance was made. A metadata quorum that takes over the metadata reads it."""
+    """Time of the latest acceptance, in ms. A metadata quorum that takes over the metadata reads it."""
 
 
 def accepted_before(directory: Path) -> int:
-    """Return when an operator accepted a restored ZooKeeper on which this broker ran, in ms; -1 if that never happened.
-    `directory` is the first log directory.
+    """Return the time, in ms, at which an operator accepted a restored ZooKeeper on which this broker ran; -1 if that
+    never happened. `directory` is the first log directory.
     """
     path = directory / FILE_NAME
     try:
@@ -83,7 +83,7 @@ class StoreGuard:
         self._path = directory / FILE_NAME
         self._noted: _File | None = None
         self.accepted_ms = -1
-        """When a restored store was accepted, in ms; -1 if it never was."""
+        """Time at which a restored store was accepted, in ms; -1 if none was."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -159,8 +159,8 @@ class StoreGuard:
 
     async def _note(self) -> None:
         try:
-            # Read the decision first, then the terms. If decisions are made in between, they belong to a term read here
-            # or to a later one.
+            # Read the decision first, then the terms. Decisions that are made in between then belong to a term that was
+            # read here, or to a later term.
             counted = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data)
             offices = decode_terms((await self._store.get(znodes.OFFICES)).data)
         except (StoreError, znodes.DamagedNodeError) as problem:

@@ -1,9 +1,9 @@
 """Collects evidence about the topic of a stray directory: proof that the topic is dead, proof that it is on other
 brokers, or no proof.
 
-In a cluster the view is complete: before a controller sends anything, it loads everything. It loads after its own first
-write, and therefore from a server that is up to date. A single broker reads the store itself, because the store also
-has unreadable deletion records: the path of such a record proves that the id is dead.
+In a cluster the view is complete, because a controller loads all metadata before it sends anything. It loads after its
+own first write, and therefore from a server that is up to date. A single broker reads the store itself, because the
+store also has unreadable deletion records: even the path of such a record proves that the id is dead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Replica(NamedTuple):
     topic_id: Uuid
     partition: int
     name: str | None
-    """None if the directory is named by id."""
+    """None if the directory is named by topic id."""
 
 
 class StoredTopic(NamedTuple):
@@ -38,7 +38,7 @@ class StoredTopic(NamedTuple):
 
     evidence: Evidence
     closed: bool = False
-    """True if no undelete can need the data."""
+    """True if no undelete can need the data any more."""
 
 
 class TopicEvidence:
@@ -53,8 +53,8 @@ class TopicEvidence:
         complete: bool,
         doubtful: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`complete` is true in a cluster: if the view does not have an id, the id does not exist. `doubtful` returns
-        whether an operator has recently accepted a restored store, so that its content may be wrong.
+        """`complete` is true in a cluster: an id that is not in the view does not exist. `doubtful` returns whether an
+        operator has recently accepted a restored store, whose content may be wrong.
         """
         self.doubtful = doubtful
         self._view = view
@@ -63,7 +63,7 @@ class TopicEvidence:
         self.complete = complete
 
     def is_of(self, controller_epoch: int) -> bool:
-        """Return whether the view comes from this controller. Only then can the controller's FULL request be compared
+        """Return whether the view comes from this controller. Only then the controller's FULL request can be compared
         with the view."""
         return not self.complete or self._view.image.controller_epoch == controller_epoch
 
@@ -87,7 +87,7 @@ class TopicEvidence:
             return Evidence.RETURNING
         topic = image.topic_by_id(replica.topic_id)
         if topic is None:
-            # A topic with unreadable nodes may be the topic with the missing id.
+            # If a topic has unreadable nodes, it may be the topic with the missing id.
             damaged = image.damaged and (replica.name is None or replica.name in image.damaged)
             return Evidence.HERE if damaged else Evidence.NOTHING
         if replica.name is not None and replica.name != topic.name:
@@ -99,15 +99,15 @@ class TopicEvidence:
         return Evidence.HERE if there else Evidence.ELSEWHERE
 
     def delay_max_ms(self, topic_id: Uuid) -> int | None:
-        """Return the limit that an administrator has set for the time a deleted topic's data stays after staging; None
-        without one."""
+        """Return the limit that an administrator has set for the time for which a deleted topic's data stays after
+        staging; None if there is no limit."""
         record = self._view.image.deletions.get(topic_id)
         if record is None or record.state not in DEAD_STATES or record.delay_max_ms < 0:
             return None
         return record.delay_max_ms
 
     async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
-        """Read the store before data is removed, because the view may be out of date. ELSEWHERE is returned only if it
+        """Read the store before data is removed, because the view may be out of date. Return ELSEWHERE only if it
         applies to all these partitions. Only in a cluster."""
         assert self._store is not None
         await self._store.sync()
@@ -158,7 +158,7 @@ class LoggedTopics(TopicEvidence):
         self._controller = controller
 
     async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
-        """Read the image after it contains every change that was decided before. Raises KafkaError."""
+        """Read the image when it contains every change that was decided before this call. Raises KafkaError."""
         await self._controller.catch_up()
         image = self._view.image
         record = image.deletions.get(topic_id)

@@ -32,7 +32,8 @@ _Id = TypeVar("_Id")
 
 
 class Evidence(Enum):
-    """Evidence about an id. It comes from the store, read after a sync, or from the view of the same controller."""
+    """Evidence about a topic id. It comes from the store, read after a sync, or from the view of the same controller.
+    """
 
     NOTHING = "nothing"
     DEAD = "dead"
@@ -44,9 +45,9 @@ class Evidence(Enum):
     DEPARTED = "departed"
     """The topic is live, and its node records that the partition was moved away from this broker."""
     HERE = "here"
-    """The topic is live, and this broker has a replica of the partition, but the request lacks it."""
+    """The topic is live, and this broker has a replica of the partition, but the request does not name the replica."""
     OTHER_NAME = "other name"
-    """The topic is live, but its name is not the directory's."""
+    """The topic is live, but has another name than the directory."""
 
 
 class ReconcileOutcome(Enum):
@@ -65,15 +66,15 @@ class FoundDirectory(NamedTuple, Generic[_Id]):
     """A partition directory."""
 
     topic_id: _Id | None
-    """None if it has no readable id."""
+    """None if the directory has no readable id."""
     last_epoch: int
     """The highest leader epoch in the directory; -1 if it never had one."""
     first: bool = True
-    """False if a directory of the same place and id comes before this one in `log.dirs`."""
+    """False if an earlier directory in `log.dirs` has the same place and id."""
 
 
 class Claim(NamedTuple, Generic[_Id]):
-    """The request's claim to the directory's place."""
+    """The request's claim to the place of the directory."""
 
     topic_id: _Id
     leader_epoch: int
@@ -84,14 +85,14 @@ class Claim(NamedTuple, Generic[_Id]):
 
 
 def succeeds(leader_epoch: int, last_epoch: int) -> bool:
-    """Return whether an incarnation that begins with `leader_epoch` is certainly later than another one, whose highest
-    local leader epoch is `last_epoch`. It is later if `leader_epoch` is higher, because the leader epochs of a name
-    only grow. This holds for LeaderAndIsr of every type, for partitions in service and for directories."""
+    """Return whether an incarnation that begins with `leader_epoch` is certainly later than another incarnation, whose
+    highest local leader epoch is `last_epoch`. It is later if `leader_epoch` is higher, because the leader epochs of a
+    name only increase. This applies to LeaderAndIsr of every type, to partitions in service and to directories."""
     return leader_epoch > last_epoch
 
 
 def decide(found: FoundDirectory[_Id], claim: Claim[_Id] | None, evidence: Evidence, *, full: bool) -> ReconcileOutcome:
-    """Return the outcome for one directory. If the request does not claim its place, the directory stays as it is
+    """Return the outcome for one directory. If the request does not claim its place, the directory stays as it is,
     unless the request is FULL (`full`).
     """
     if claim is None and not full:

@@ -1,5 +1,5 @@
-"""Reports of stray replicas: the controller lists staged data of unknown topics among the deletions, so that operators
-can undelete or delete it.
+"""Reports of stray replicas. The controller lists the staged data of unknown topics among the deletions, so that
+operators can undelete or delete it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class StrayReports:
         self._task: asyncio.Task[None] | None = None
 
     def report(self, topics: Iterable[tuple[Uuid, str]]) -> None:
-        """Report staged topics with these names; retry until the controller has them."""
+        """Report staged topics with these names. Retry until the controller has the report."""
         self._names.update(topics)
         if self._names and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run(), name="found-replicas")
 
     async def stop(self) -> None:
-        """Stop; the next start reports the rest."""
+        """Stop. The next start reports the rest."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -44,7 +44,7 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 STAGED_MIN = 10
-"""Up to this number, replicas may be staged regardless of their share of the local partitions."""
+"""Number of replicas that may always be staged, whatever their share of the local partitions."""
 
 Place = tuple[str, int]
 """Topic name and partition."""
@@ -53,14 +53,14 @@ Stop = Callable[[list[StopOrder]], Awaitable[list[int]]]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """The reason not to open a partition: the error code for LeaderAndIsr, and a sentence for the operator."""
+    """The reason why a partition is not opened: the error code for LeaderAndIsr, and a sentence for the operator."""
 
     code: int
     text: str
 
 
 def _by_id(topic_id: Uuid) -> str:
-    """Return a key in place of the name if directories are named by id; no topic can have this name."""
+    """Return a key to be used in place of the name if directories are named by id. No topic can have this name."""
     return f"/{topic_id}"
 
 
@@ -76,11 +76,11 @@ class _Candidate(msgspec.Struct, frozen=True):
     place: Place
     partition: int
     topic_id: Uuid | None
-    """None if it has no readable id."""
+    """None if the replica has no readable id."""
     directory: LocalPartition | None
     """None if the replica is in service."""
     epoch: int | None = None
-    """The highest leader epoch in it, if it is in service."""
+    """The highest leader epoch of the replica, if it is in service."""
 
     @property
     def replica(self) -> Replica | None:
@@ -96,13 +96,13 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 class _Plan:
-    """The actions that result from the single decisions."""
+    """The actions that result from the decisions about single replicas."""
 
     def __init__(self) -> None:
         self.proven: list[_Candidate] = []
         """Replicas to stage because the topic was deleted or a reassignment moved the replica away."""
         self.staged: list[_Candidate] = []
-        """Replicas to stage on weaker evidence."""
+        """Replicas to stage because of weaker evidence."""
         self.unknown: list[_Candidate] = []
         self.nameless: list[tuple[LocalPartition, Uuid]] = []
         self.copies: list[str] = []
@@ -125,12 +125,13 @@ class Strays:
         """Places with a problem that the next FULL request may solve."""
         self._shares = LoopShares()
         self.left_alone: set[Place] = set()
-        """Places of directories with unknown topic ids. When a later topic of the name comes, they may be staged."""
+        """Places of directories with unknown topic ids. When a later topic of the same name comes, the directories may
+        be staged."""
         self._count = 0
 
     @property
     def any(self) -> bool:
-        """Whether there are directories that no request has named."""
+        """Return whether there are directories that no request has named."""
         return bool(self._by_place)
 
     def found(self, local: Sequence[LocalPartition]) -> None:
@@ -140,11 +141,12 @@ class Strays:
             self._by_place.setdefault(_place(directory), []).append(directory)
 
     def problem(self, name: str, partition: int) -> Problem | None:
-        """Return the reason not to open a partition, None if there is none."""
+        """Return the reason why a partition is not opened; None if it can be opened."""
         return self._problems.get((name, partition)) if self._problems else None
 
     def name_of(self, topic_id: Uuid) -> str | None:
-        """Return the topic name in the directories of an id; "" if they are named by id, None if there are none."""
+        """Return the topic name in the directories of an id; "" if the directories are named by id, None if there are
+        no directories."""
         for directories in self._by_place.values():
             for directory in directories:
                 if directory.topic_id == topic_id:
@@ -172,8 +174,8 @@ class Strays:
     async def settle(
         self, request: LeaderAndIsrRequest, hosted: HostedReplicas, stop: Stop, staging: Staging, delay_ms: int
     ) -> list[tuple[Uuid, int]]:
-        """Claim, adopt or stage stray replicas before a request is applied. A FULL request leaves none of them
-        undecided. `stop` stops partitions that are in service. Return the partitions that are no longer in service."""
+        """Claim, adopt or stage stray replicas before a request is applied. After a FULL request, all of them are
+        decided. `stop` stops partitions that are in service. Return the partitions that are no longer in service."""
         full = request.type == LeaderAndIsrType.FULL
         if full and not self._known.is_of(request.controller_epoch):
             log.error(
@@ -335,7 +337,7 @@ class Strays:
         plan.unknown.clear()
 
     async def _adopt(self, nameless: list[tuple[LocalPartition, Uuid]]) -> None:
-        """Give ids to directories without one, in one native call. If a directory cannot be read or written, only its
+        """Give ids to directories without an id, in one native call. If a directory cannot be read or written, only its
         partition fails.
         """
         if not nameless:
@@ -384,7 +386,7 @@ class Strays:
     async def _stage(
         self, candidates: list[_Candidate], stop: Stop, staging: Staging, delay_ms: int | None
     ) -> list[tuple[Uuid, int]]:
-        """Stage replicas; return the partitions that are no longer in service."""
+        """Stage replicas. Return the partitions that are no longer in service."""
         moved = [(candidate, candidate.topic_id) for candidate in candidates if candidate.topic_id is not None]
         if not moved:
             return []
@@ -411,7 +413,7 @@ class Strays:
 
 
 def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
-    """Return the reason why a place cannot be used while this replica is in it."""
+    """Return the reason why a place cannot be used while this replica is there."""
     if one.topic_id is None:
         why = f"it has no {partition_metadata.FILE_NAME}"
         if one.directory is not None and one.directory.problem:
@@ -425,8 +427,8 @@ def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
 
 
 def _refusal(directory: LocalPartition, first_id: bool) -> str | None:
-    """Return the reason why a directory must not take an id, or None if it may. `first_id` is true if the topic has
-    just got its first id."""
+    """Return the reason why a directory must not get an id; None if it may get the id. `first_id`: whether the topic
+    has just got its first id."""
     path = Path(directory.directory)
     try:
         if partition_metadata.read(path) is not None:

@@ -16,9 +16,10 @@ from pybroker.native_quorum import QuorumStatus
 log = logging.getLogger(__name__)
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 1.0
-"""First and longest pause between two offers to one leader. Each pause is twice as long as the previous one."""
+"""First and longest pause, in seconds, between two offers to the same leader. Each pause is twice the previous pause.
+"""
 OFFER_MS = 1_000
-"""Time limit of one offer."""
+"""Time limit of one offer, in milliseconds."""
 
 
 class VoterOffers:
@@ -36,7 +37,7 @@ class VoterOffers:
         membership: VoterMembership,
         offers: bool,
     ) -> None:
-        """`offers`: whether the broker offers itself. If not, it only records whether it is a voter."""
+        """`offers`: whether the broker offers itself. If it does not, it only records whether it is a voter."""
         self._controller = controller
         self._broker_id = broker_id
         self._directory_id = directory_id
@@ -64,7 +65,7 @@ class VoterOffers:
             status, epoch = self._status(), self._broker_epoch()
             votes = self._membership.observe(status)
             if status.epoch != term or epoch < 0:
-                # A new leader knows no earlier offers.
+                # A new leader does not know earlier offers.
                 pause_s, term = PAUSE_S_MIN, status.epoch
             if self._offers and not votes and not self._membership.removed and epoch >= 0:
                 event = OfferVoter(self._broker_id, epoch, self._directory_id, self._addresses)

@@ -18,7 +18,8 @@ OURS = {
     "use failOnDataLoss=false to read existing records only": "--from and --to must lie within them",
 }
 MS_DIGITS = 13
-"""Digits of milliseconds since 1970, from 2001 to 2286: a number with other digits may be seconds or a date."""
+"""Digits of milliseconds since 1970, from 2001 to 2286. A number with another count of digits may be seconds or a date.
+"""
 
 
 def bound(_context: click.Context | None, parameter: click.Parameter, text: str | None) -> dict[str, str]:
@@ -78,7 +79,7 @@ def check_order(start: dict[str, str], end: dict[str, str]) -> None:
 
 @contextmanager
 def named_as_here() -> Iterator[None]:
-    """Replace the names of the data source's options in errors by those of the command's options."""
+    """In errors, replace the names of the data source's options by the names of the command's options."""
     try:
         yield
     except click.ClickException as error:

@@ -110,7 +110,7 @@ def archive(
 
 
 def _text(options: dict[str, str]) -> str | None:
-    """Return the text of `--from` or `--to` that results in these options."""
+    """Return the text of `--from` or `--to` from which these options result."""
     return next((text for name, text in options.items() if name.endswith(("Offsets", "Timestamp"))), None)
 
 
@@ -138,7 +138,8 @@ def _unfinished(folder: Folder, dest: str, asked: ArchiveRequest, mode: str) -> 
 
 
 def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], ArchivePlan]) -> ArchivePlan:
-    """Write a plan into the folder. If the broker refuses to let the topic be read, leave nothing in the folder."""
+    """Write a plan into the folder. If the broker does not allow the user to read the topic, leave nothing in the
+    folder."""
     if mode == "error" and folder.exists():
         raise click.ClickException(
             f"{dest} already exists; use --mode append to add to it or --mode overwrite to replace it"
@@ -171,9 +172,9 @@ def _summary(topic: SparkTopic, dest: str, written: dict[int, WrittenPartition],
 
 
 def topic_of(cluster: SparkCluster, text: str) -> SparkTopic:
-    """Return the topic with this id, or else with this name: a name may look like an id.
+    """Return the topic with this id, or else the topic with this name, because a name may look like an id.
 
-    Raises UnknownTopicError if there is neither.
+    Raises UnknownTopicError if neither exists.
     """
     from pybroker.native import Uuid
     from pybroker.spark.topic_selection import TopicSelection

@@ -11,12 +11,12 @@ from pybroker.spark.checkpoint_positions import StreamPosition, TopicPosition
 from pybroker.spark.source_errors import TopicChangedError
 
 EMPTY = -2
-"""Value for a partition without records: start and end are both the log start offset."""
+"""Value for a partition without records, whose start and end are both the log start offset."""
 
 
 @dataclass(frozen=True)
 class ArchiveRequest:
-    """The user's arguments. Equal arguments mean that an interrupted command is run again."""
+    """The user's arguments. If they are equal, the user runs an interrupted command again."""
 
     topic_id: str
     start: str | None
@@ -92,7 +92,7 @@ class ArchivePlan:
 
 @dataclass(frozen=True)
 class WrittenPartition:
-    """Records of one partition: first and last offset, and their number."""
+    """The records of one partition: first offset, last offset and number."""
 
     first: int
     last: int

@@ -6,8 +6,9 @@ files.
     DEST/_pybroker_archive/3/                Spark's output of part 3
     DEST/_pybroker_archive/3.json            part 3 is complete: the list of its files, which move to DEST next
 
-Spark and other readers of Parquet skip names that begin with _. A file is written under another name and then renamed:
-a file under its own name is complete. The files of parts have distinct names: moving them again changes nothing.
+Spark and other readers of Parquet skip names that begin with _. A file is written under a temporary name and then
+renamed, so a file under its final name is complete. The files of parts have distinct names, so moving them again has no
+effect.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Folder:
         """Return the unfinished plan; None if there is none. Raises click.ClickException if the plan is damaged."""
         text = self._read(PLAN)
         if text is None:
-            # An earlier run was interrupted while it removed the finished plan.
+            # An earlier run was interrupted while it removed the plan of a finished archive.
             self._files.delete(self._work, True)
             return None
         return self._parsed(ArchivePlan.from_json, PLAN, text)

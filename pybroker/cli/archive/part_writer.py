@@ -31,7 +31,7 @@ class PartWriter:
         self._partitions = partitions
 
     def write(self, number: int) -> ArchivePart:
-        """Write a part completely or not at all; replace the output of an earlier attempt."""
+        """Write a part completely or not at all. Replace the output of an earlier attempt."""
         from pyspark.sql import functions
 
         topic_id = self._plan.asked.topic_id

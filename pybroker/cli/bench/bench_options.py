@@ -36,8 +36,8 @@ class BenchPlan:
     """Settings of the producer or consumer, under Kafka's names."""
 
     def client(self, **own: object) -> dict[str, Any]:
-        """Return client settings: the command's own, those of the file, and the user's. A later source overrides an
-        earlier one."""
+        """Return client settings from three sources: the command, the file, and the user's options. A later source
+        overrides an earlier source."""
         ours = {name.replace("_", "."): value for name, value in own.items()}
         return {**ours, **self.target.client_config(), **self.settings}
 

@@ -1,4 +1,4 @@
-"""The progress bar of a run; the table and the JSON at its end."""
+"""The progress bar of a run, and the table or JSON at its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Bar:
     def __init__(self, plan: BenchPlan, started_s: float) -> None:
         self._plan, self._started_s, self._shown_s = plan, started_s, 0.0
         self.update: Callable[[int, float], None] | None = None
-        """Shows progress: called with a number of records and a number of seconds. None: no bar is shown."""
+        """Shows progress: called with a number of records and a number of seconds. None if there is no bar."""
 
     def show(self, records: int) -> None:
         """Show the number of records done so far."""

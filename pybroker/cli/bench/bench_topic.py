@@ -20,8 +20,8 @@ DELETE_RECORDS_TO_THE_END = -1
 
 @contextlib.asynccontextmanager
 async def topic_of(plan: BenchPlan) -> AsyncIterator[str]:
-    """Yield the topic's name. If the command has created the topic, it removes the topic however the block ends. The
-    records are removed immediately, not only after `delete.topic.delay.ms`.
+    """Yield the topic's name. If the command has created the topic, the command removes it at the end of the block,
+    even after an error. The records are removed immediately, not after `delete.topic.delay.ms`.
     """
     from pybroker.client import AdminClient, NewTopic, TopicPartition
 

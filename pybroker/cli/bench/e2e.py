@@ -1,7 +1,7 @@
 """`pybroker bench e2e`: latency of records from their scheduled time to their arrival at a consumer.
 
-The loop is open: records are scheduled at fixed times, whether or not earlier ones have arrived, and latency counts
-from the scheduled time. If a broker stalls for a second, all records of that second are late and count as late.
+The loop is open: records are scheduled at fixed times, even if earlier records have not arrived, and latency counts
+from the scheduled time. If a broker stalls for a second, all records of this second count as late.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ async def _e2e(plan: BenchPlan, acks: str, compression: str, rate: float) -> Non
 
 
 async def _at_the_end(consumer: Consumer, topic: str) -> None:
-    """Seek to the end: existing records do not belong to this run."""
+    """Seek to the end, because existing records do not belong to this run."""
     from pybroker.client import TopicPartition
 
     partitions = [TopicPartition(topic, each.partition) for each in await consumer.partitions_for(topic)]
@@ -113,7 +113,7 @@ async def _write(plan: BenchPlan, producer: Producer, topic: str, mark: bytes, r
 
 
 class _Through:
-    """Receives the records of the run. `wanted`: the number to wait for; None until it is known."""
+    """Receives the records of the run. `wanted`: the number of records to wait for; None until it is known."""
 
     def __init__(self, consumer: Consumer, latencies: Latencies, shown: Bar) -> None:
         self._consumer, self._latencies, self._shown = consumer, latencies, shown

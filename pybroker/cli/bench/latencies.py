@@ -1,4 +1,5 @@
-"""Many durations in little memory: counts per class of 1 % width, which is the precision of the reported percentiles.
+"""Many durations in little memory. Durations are counted in classes of 1 % width, which is the precision of the
+reported percentiles.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Latencies:
         self.count += 1
 
     def percentile(self, share: float) -> float | None:
-        """Return the duration in seconds that `share` percent do not exceed; 100 returns the longest. None if there are
-        no durations."""
+        """Return the duration in seconds that `share` percent of the durations do not exceed; 100 returns the longest.
+        None if there are no durations."""
         if not self.count:
             return None
         wanted = max(1, math.ceil(self.count * share / 100))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 64 << 10
 CHUNK_MAX = 500
-"""Records per timed acknowledgement: timing each record would dominate the measurement."""
+"""Number of records per timed acknowledgement. Timing each record would distort the measurement."""
 OF = "sent → acknowledged"
 
 

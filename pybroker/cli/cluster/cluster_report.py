@@ -18,11 +18,11 @@ ANSWER_SECONDS_MAX = 10.0
 """A broker that does not respond within this time is reported as silent."""
 
 PARTITIONS_MAX = 10_000
-"""Limit of partitions that are listed; the counts include all."""
+"""Limit of listed partitions. The counts include all partitions."""
 
 
 class BrokerReport(msgspec.Struct):
-    """A registered broker, or an unregistered one with replicas."""
+    """A broker that is registered, or that is not registered but has replicas."""
 
     broker: int
     broker_epoch: int | None = None
@@ -74,8 +74,8 @@ class WrongRole(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """The cluster. `state`: the response to DescribeClusterState of the broker with the most recent metadata; None if
-    no broker knows the request, because the brokers are not pybroker's."""
+    """The cluster. `state`: the response to DescribeClusterState from the broker with the most recent metadata; None if
+    the brokers are not pybroker's and do not know the request."""
 
     cluster_id: str | None
     controller: int | None
@@ -84,7 +84,7 @@ class Report(msgspec.Struct):
     deletions: list[DeletionReport] = []
     wrong_roles: list[WrongRole] = []
     quorum: Any = None
-    """The metadata quorum as its leader sees it, or, without a leader, as another voter sees it; None with a metadata
+    """The metadata quorum as its leader sees it or, without a leader, as another voter sees it. None with a metadata
     store."""
 
 
@@ -107,7 +107,7 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
     states = [answer.state for answer in responses.values() if answer.state is not None]
     if not states:
         return Report(found.cluster_id, controller, [_basics(node) for node in nodes])
-    # Prefer the controller's response. A controller that is cut off from the other brokers has an older epoch.
+    # Prefer the controller's response. A former controller that is cut off from the other brokers has an older epoch.
     best = max(states, key=lambda one: (one.controller_epoch, one.broker_id == one.controller_id))
     # Brokers may still know a dead controller until another one is elected.
     responds = best.controller_id in {state.broker_id for state in states}
@@ -200,7 +200,7 @@ def _brokers(best: Any, nodes: Iterable[Node], responses: dict[int, _BrokerRespo
 
 
 async def _deletions(admin: AdminClient, broker: int) -> list[DeletionReport]:
-    """Return the deletions as one broker reports them; that broker asks the others for their data."""
+    """Return the deletions that one broker reports. This broker queries the other brokers for their data."""
     from pybroker.client.client_errors import KafkaError, UnsupportedVersionError
     from pybroker.protocol import messages as m
 

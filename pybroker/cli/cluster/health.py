@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pybroker.cli.cluster.cluster_report import Report
 
 Problem = dict[str, Any]
-"""A problem: its kind (`what`), what it concerns, and the line for people (`says`)."""
+"""A problem: its kind (`what`), its subject, and the line for people (`says`)."""
 
 
 @click.command()
@@ -97,7 +97,7 @@ def _of_brokers(report: Report) -> Iterator[Problem]:
 
 
 def _of_roles(report: Report) -> Iterator[Problem]:
-    """Yield each partition once; prefer the report of the partition's own broker."""
+    """Yield each partition once. Prefer the report of the broker that has the wrong role."""
     named: set[tuple[str, int]] = set()
     for wrong_role in report.wrong_roles:
         if (wrong_role.topic, wrong_role.partition) not in named:
@@ -154,12 +154,12 @@ def _ids(brokers: Any) -> str:
 
 
 AWAY_MS = LAG_MS = 5_000
-"""A voter whose last fetch, or whose last moment without a lag, is longer ago has a problem. A healthy voter fetches
-several times a second, and has all records most of the time."""
+"""Milliseconds after which a voter has a problem: since its last fetch, or since it last had all records. A healthy
+voter fetches several times a second, and has all records most of the time."""
 
 
 def find_voter_problems(report: Report) -> Iterator[dict[str, Any]]:
-    """Yield the problem of a missing majority, or one for each voter that does not fetch or that lags."""
+    """Yield the problem of a missing majority, or a problem for each voter that does not fetch or that lags."""
     quorum = report.quorum
     if quorum.role != "Leader":
         yield _no_leader(report)

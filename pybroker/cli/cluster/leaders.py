@@ -1,4 +1,5 @@
-"""Checks that leaders lead: requests the start offset of every partition from the broker that Metadata names as leader.
+"""Checks that leaders lead. Metadata names a leader for every partition; this module requests the partition's start
+offset from it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 PAUSE_S = 1.0
-"""Pause before a retry: a broker that has just become leader may not know it yet, and Metadata may be out of date."""
+"""Seconds before a retry. A broker that has just become leader may not know it yet, and Metadata may be out of date."""
 PARTITIONS_MAX = 2_000
-"""Limit of one request."""
+"""Limit of partitions in one request."""
 ANSWER_SECONDS_MAX = 10.0
 
 

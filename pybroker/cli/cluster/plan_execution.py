@@ -79,7 +79,7 @@ def after(partitions: Sequence[PlanPartition], plan: Plan) -> list[PlanPartition
 
 
 def between(before: Sequence[PlanPartition], wanted: Sequence[PlanPartition]) -> Plan:
-    """Return one plan that replaces several consecutive ones."""
+    """Return one plan that has the effect of several consecutive plans."""
     return tuple(
         Move(old.topic, old.partition, old.replicas, new.replicas, old.size_bytes)
         for old, new in zip(before, wanted, strict=True)
@@ -145,19 +145,18 @@ async def wait(admin: AdminClient, plan: Plan, timeout_s: float | None, *, silen
             if give_up is not None and time.monotonic() >= give_up:
                 raise click.ClickException(f"{len(left):,} partitions are still moving after {timeout_s:g} s.")
             await asyncio.sleep(POLL_S)
-    # The controller reports that no reassignment is left. The broker that was queried may get the change a moment
-    # later.
+    # The controller reports that no reassignment is left. The queried broker may apply the change a moment later.
     heard = time.monotonic() + HEARD_WITHIN_S
     while (wrong := await _elsewhere(admin, planned)) is not None:
         if time.monotonic() >= heard:
             raise click.ClickException(f"{wrong}: another reassignment changed it.")
         await asyncio.sleep(POLL_S)
-    # A replica that cannot become leader yet will become leader later (auto.leader.rebalance.enable).
+    # A replica that cannot become leader now will become leader later (auto.leader.rebalance.enable).
     await admin.elect_leaders(ElectionType.PREFERRED, planned)
 
 
 async def _elsewhere(admin: AdminClient, planned: Mapping[TopicPartition, Sequence[int]]) -> str | None:
-    """If a partition's replicas differ from the plan, return its actual replicas as text; else None."""
+    """If a partition's replicas differ from the plan, return them as text; otherwise None."""
     described = await admin.describe_topics(sorted({partition.topic for partition in planned})).all_topic_names()
     for where, wanted in planned.items():
         found = {node.id for node in described[where.topic].partitions[where.partition].replicas}

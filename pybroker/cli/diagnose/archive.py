@@ -16,10 +16,10 @@ from pybroker.broker.observability.diagnosis.diagnosis_report import cleaned
 
 
 class Archive:
-    """The archive. It is written from `__enter__` to `__exit__`, and only this user can read it; `clean` removes
+    """The archive. It is written from `__enter__` to `__exit__`, and only this user can read it. `clean` removes
     secrets from every text.
 
-    Raises OSError if the file exists already or cannot be written. An archive that could not be completed is removed.
+    Raises OSError if the file already exists or cannot be written. If the archive cannot be completed, it is removed.
     """
 
     def __init__(self, path: Path, clean: Callable[[str], str]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pybroker.config import BrokerConfig
 
 LOG_BYTES_MAX = 4 << 20
-"""Bytes of the end of each log file."""
+"""Number of bytes that are copied from the end of each log file."""
 
 
 @click.command()

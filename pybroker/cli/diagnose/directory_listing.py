@@ -1,4 +1,4 @@
-"""Contents of a data directory: names, sizes and times of files, and the small texts among them. Records are not
+"""Contents of a data directory: names, sizes and times of files, and the contents of small text files. Records are not
 read."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from pybroker.cli.doctor.disk_checks import in_use, mount_of, nearest
 
 LINES_MAX = 200_000
-"""Lines of one directory's listing: ten files of 20,000 partitions."""
+"""Limit of lines in one directory's listing: enough for ten files in each of 20,000 partitions."""
 TEXT_BYTES_MAX = 256 << 10
 TEXTS = frozenset(
     (
@@ -26,7 +26,7 @@ TEXTS = frozenset(
         "cleaner-offset-checkpoint",
     )
 )
-"""The brokers' own files that contain only lines of names and numbers."""
+"""The brokers' own files, which contain only lines of names and numbers."""
 TEXTS_BYTES_MAX = 32 << 20
 
 
@@ -62,7 +62,7 @@ def listing(directory: Path) -> Iterator[str]:
 
 
 def texts(directory: Path) -> Iterator[tuple[str, str]]:
-    """Yield (path below the directory, content) of the small texts, TEXTS_BYTES_MAX in all."""
+    """Yield (path below the directory, content) of the small text files, with TEXTS_BYTES_MAX bytes in total."""
     left = TEXTS_BYTES_MAX
     for path, about in _walk(directory):
         if path.name not in TEXTS or isinstance(about, OSError) or not stat.S_ISREG(about.st_mode):
@@ -79,8 +79,8 @@ def texts(directory: Path) -> Iterator[tuple[str, str]]:
 
 
 def _walk(directory: Path) -> Iterator[tuple[Path, os.stat_result | OSError]]:
-    """Yield every file and folder below, by path; a running broker may have removed some meanwhile. Links are not
-    followed."""
+    """Yield every file and folder below, by path, without following links. A running broker may have removed some in
+    the meantime."""
     problems: list[OSError] = []
     for folder, folders, files in os.walk(directory, onerror=problems.append):
         folders.sort()

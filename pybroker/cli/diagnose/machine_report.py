@@ -34,7 +34,8 @@ FILES = (
 
 
 def machine() -> dict[str, Any]:
-    """Return the facts for JSON, without environment variables: in containers, they often have secrets."""
+    """Return the facts for JSON. Environment variables are omitted, because in containers they often contain secrets.
+    """
     figures = {}
     for each in FILES:
         try:

@@ -1,5 +1,5 @@
-"""The metadata store of a stopped broker. Nothing is changed: the embedded store is read from a copy, ZooKeeper by
-requests."""
+"""The metadata store of a stopped broker. The command changes nothing: it copies the embedded store and reads the copy,
+and it only sends read requests to ZooKeeper."""
 
 from __future__ import annotations
 

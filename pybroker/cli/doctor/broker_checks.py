@@ -30,7 +30,8 @@ SAME_EVERYWHERE = (
     "super.users",
     "unclean.leader.election.enable",
 )
-"""Settings that should be equal on all brokers: otherwise the value depends on which broker is leader or controller."""
+"""Settings that should be equal on all brokers. Otherwise the effective value depends on which broker is leader or
+controller."""
 TOPICS_A_REQUEST = 500
 NAMES_SHOWN = 5
 
@@ -53,8 +54,8 @@ async def running(bootstrap: str, client_config: Mapping[str, Any]) -> list[Find
 
 
 async def _one_cluster(bootstrap: str, client_config: Mapping[str, Any]) -> list[Finding]:
-    """Check each address separately: if one belongs to another cluster, a client would use it only while the others are
-    down.
+    """Check each address separately. If an address belongs to another cluster, a client would use it only while the
+    others are down.
     """
     from pybroker.client import AdminClient
     from pybroker.client.client_errors import KafkaError

@@ -36,7 +36,7 @@ NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.ss
 MEMORY = {"tmpfs", "ramfs"}
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 UNSAFE_OPTIONS = {"nobarrier", "barrier=0", "data=writeback", "nojournal"}
-"""Mount options with which a power failure can lose flushed data, or reveal data that was never flushed."""
+"""Mount options with which a power failure can lose flushed data, or show data that was never flushed."""
 SECRETS = ("ssl.keystore.location", "zookeeper.ssl.keystore.location")
 
 
@@ -134,7 +134,7 @@ def nearest(path: Path) -> Path:
 
 
 def rights(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
-    """Check for files that other users may change, and for secrets and data that they may read."""
+    """Check for files that other users can change, and for secrets and data that other users can read."""
     found = False
     for says in exposed(file, config.log_dirs):
         sentence, _, advice = says.partition("; ")
@@ -187,7 +187,7 @@ def ids(config: BrokerConfig) -> Iterator[Finding]:
 
 
 def stored_cluster_id(directory: Path) -> str | None:
-    """Return the cluster id in the metadata of a stopped broker; None if there is none or the store is in use."""
+    """Return the cluster id in the metadata of a stopped broker; None if there is no id or the store is in use."""
     path = directory / STORE_FILE
     if not path.is_file() or in_use(directory):
         return None
@@ -216,21 +216,21 @@ def in_use(directory: Path) -> bool:
 
 
 def last_stop(directories: Sequence[str]) -> Iterator[Finding]:
-    """Check whether the last stop was clean; unknown while a broker runs."""
+    """Check whether the last stop was clean. While a broker runs, the result is unknown."""
     left = [] if any(in_use(Path(each)) for each in directories) else unclean(directories)
     for says in left:
         yield warn(LAST_STOP, says, "expect a longer start; find out why the broker was killed")
 
 
 def partitions_in(directories: Sequence[str]) -> int:
-    """Return the number of partition directories, of both layouts."""
+    """Return the number of partition directories, in both directory layouts."""
     layouts = ("*/partition.metadata", "??/*/partition.metadata")
     return sum(1 for each in directories for layout in layouts for _ in Path(each).glob(layout))
 
 
 def files_of(directories: Sequence[str]) -> list[Path]:
-    """Return the files at the top of the data directories, which are written at starts, at stops and every few
-    seconds."""
+    """Return the files at the top level of the data directories. The broker writes them at starts, at stops and every
+    few seconds."""
     found: list[Path] = []
     for each in directories:
         with contextlib.suppress(OSError):

@@ -97,7 +97,8 @@ def _local(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
     from pybroker.cli.doctor import address_checks, disk_checks, machine_checks, setting_checks
 
     texts = effective_settings(config)
-    # The number of brokers in the cluster is unknown here: the findings are right for three and more.
+    # The number of brokers in the cluster is unknown here. Assume three, so that the findings are right for three or
+    # more.
     yield from setting_checks.check(texts, brokers=3 if config.in_cluster else 1)
     yield from machine_checks.open_files(texts, disk_checks.partitions_in(config.log_dirs))
     yield from disk_checks.disks(config.log_dirs)
@@ -110,7 +111,7 @@ def _local(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
 
 
 def effective_settings(config: BrokerConfig) -> dict[str, str]:
-    """Return the settings in force as texts, as in DescribeConfigs, including those of single listeners."""
+    """Return the effective settings as texts, as in DescribeConfigs, including the settings of single listeners."""
     from pybroker.config import render_value
 
     texts = {name: text for name, value in config.items() if (text := render_value(value)) is not None}

@@ -18,7 +18,7 @@ class FindingState(StrEnum):
 
 
 class Finding(NamedTuple):
-    """`what` is the subject, the same word in every state; `says` is one line; `advice` is the remedy."""
+    """`what` is the subject, with the same word in every state. `says` is one line. `advice` is the remedy."""
 
     what: str
     state: FindingState
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
     """The topics concerned, if any."""
 
     def about(self, where: str) -> Finding:
-        """Return the finding with its place, for checks of several places."""
+        """Return the finding with its place added, for checks that examine several places."""
         return self._replace(says=f"{where}: {self.says}")
 
     def document(self) -> dict[str, Any]:

@@ -20,7 +20,8 @@ HUGE_PAGES = "huge pages"
 CLOCK = "clock"
 
 FILES_A_PARTITION = 4
-"""Open files per partition: the active segment's log and two indexes, and one more while it is rolled or flushed."""
+"""Open files per partition: the active segment's log and two indexes, and another file while the segment is rolled or
+flushed."""
 FILES_BESIDES = 1_000
 FILES_ENOUGH = 65_536
 SWAPPINESS_MAX = 10
@@ -50,8 +51,8 @@ class _Timex(ctypes.Structure):
 def open_files(
     settings: Mapping[str, str], partitions: int, limit: int | None = None, system: Path = Path("/proc/sys/fs/nr_open")
 ) -> Iterator[Finding]:
-    """Check the limit of open files. `limit` is the hard limit of the process, which the broker uses; None reads this
-    process's. `system` is the kernel's bound, which replaces a limit of "none"."""
+    """Check the limit of open files. `limit` is the hard limit of the process, which the broker uses; None: read the
+    limit of this process. `system` is the kernel's limit, which replaces the value "none"."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1] if limit is None else limit
     if hard == resource.RLIM_INFINITY:
         try:
@@ -101,10 +102,10 @@ def memory(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> Iterato
 def clock(
     written: Iterable[Path], now_s: float | None = None, unsteered: Callable[[], bool | None] | None = None
 ) -> Iterator[Finding]:
-    """Check whether the clock is right: retention, searches by time and deadlines depend on it.
+    """Check whether the clock is right, because retention, searches by time and deadlines depend on it.
 
-    `written`: files of the broker, which were written in the past. `unsteered`: returns whether the clock is not
-    synchronized, None if not known; without it, the kernel is queried.
+    `written`: files of the broker; their modification times must be in the past. `unsteered`: returns whether the clock
+    is not synchronized, None if unknown. If `unsteered` is not given, the kernel is queried.
     """
     now = time.time() if now_s is None else now_s
     if now < EARLIEST_S:

@@ -1,5 +1,5 @@
-"""Checks effects of a broker's settings on durability and access. Pure: takes texts by name, from a file or a running
-broker."""
+"""Checks effects of a broker's settings on durability and access. Pure: the input is texts by name, from a file or from
+a running broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check(settings: Mapping[str, str], *, brokers: int) -> Iterator[Finding]:
 
 
 def durability(settings: Mapping[str, str], *, brokers: int) -> Iterator[Finding]:
-    """Check which data would be lost with power, with a disk or with a broker."""
+    """Check for data that would be lost after a power failure, or with a failed disk or broker."""
     factor = _number(settings, FACTOR, 1)
     mode = settings.get("log.flush.mode")
     if mode == "os" and (brokers == 1 or factor == 1):

@@ -1,4 +1,4 @@
-"""Checks whether ZooKeeper responds, and its data about this broker. Writes nothing."""
+"""Checks whether ZooKeeper responds, and checks its data about this broker. Writes nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def zookeeper(config: BrokerConfig) -> AsyncIterator[Finding]:
     def on_fatal(problem: FatalError) -> None:
         """Do nothing: the next call to the store raises the error."""
 
-    # Leave out the chroot: opening a store would create it, and the check must not change anything.
+    # Omit the chroot. Opening a store would create the chroot, and the check must not change anything.
     static = {**config.layer(ConfigSource.STATIC_BROKER_CONFIG), "zookeeper.connect": hosts}
     static["zookeeper.connection.timeout.ms"] = str(ANSWER_MS_MAX)
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pybroker.client import AdminClient, GroupDescription, TopicPartition
 
 OLDEST_S = 10.0
-"""Limit of the wait for the oldest unread records."""
+"""Seconds that the command waits for the oldest unread records."""
 
 
 @click.command("list")
@@ -105,7 +105,8 @@ async def _positions(target: Target, group: str, time_lag: bool) -> None:
 
 
 async def _share_positions(target: Target, admin: AdminClient, described: GroupDescription) -> None:
-    """Print positions of a share group: several members may read one partition, all from its start offset."""
+    """Print positions of a share group. Several members may read a partition, and all of them read from its start
+    offset."""
     group, found = described.group_id, await admin.list_share_group_offsets(described.group_id)
     rows = [
         {

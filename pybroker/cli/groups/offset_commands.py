@@ -194,7 +194,8 @@ async def _reached(
     reset_target: ResetTarget,
     committed: dict[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Return the target offset of each partition; if the target is a time after the last record, that is the log end.
+    """Return the target offset of each partition. If the target is a time after the last record, the offset is the log
+    end.
     """
     from pybroker.client import OffsetSpec
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """Where to reset an offset to. `number`: an offset, milliseconds since 1970, or a difference."""
+    """The target to which an offset is reset. `number`: an offset, milliseconds since 1970, or a difference."""
 
     kind: Literal["earliest", "latest", "current", "offset", "shift", "time"]
     number: int = 0

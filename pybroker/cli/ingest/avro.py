@@ -37,8 +37,8 @@ SIMPLE: dict[str, Any] = {
 def schema_of(struct: StructType, name: str = "Row") -> dict[str, Any]:
     """Return the Avro schema of a row. Like in Spark's own conversion, nullable fields are unions with null.
 
-    The record of a field has its path as its name, `Row.a.b`, which is unique. Raises click.ClickException for a type
-    that Avro lacks and for a field name that it does not allow.
+    The name of a nested record is its path, such as `Row.a.b`, because the name must be unique. Raises
+    click.ClickException for types that Avro does not have and for field names that Avro does not allow.
     """
     fields = []
     for field in struct.fields:
@@ -79,7 +79,8 @@ def avro_column(frame: DataFrame) -> Column:
     schema = schema_of(frame.schema)
     say(f"Avro schema of the values: {json.dumps(schema)}", err=True)
 
-    # Do not annotate the function: Spark derives its kind from the annotations, and warns about all types but its own.
+    # Do not annotate the function. Spark derives the kind of function from annotations, and warns about all types
+    # except its own.
     encode = functions.udf(lambda row: encoded(schema, row.asDict(recursive=True)), BinaryType())
     return encode(functions.struct(*(column_of(each) for each in frame.columns)))
 

@@ -29,7 +29,7 @@ VALUES = ("json", "raw", "avro")
 
 
 def name_of_load(_context: object, _parameter: object, value: str | None) -> str | None:
-    """Check `--ingest-id`. Raises click.BadParameter for an empty one, for example from an unset variable."""
+    """Check `--ingest-id`. Raises click.BadParameter for an empty id, for example from an unset variable."""
     if value is not None and not value.strip():
         raise click.BadParameter("is empty")
     return value

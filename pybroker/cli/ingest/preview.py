@@ -1,7 +1,7 @@
 """Checks a load's files without Spark, which takes seconds to start: whether they exist, are readable and of their
 kind, and which columns they have.
 
-It only reads local files and only reports certain errors; Spark handles everything else.
+The preview reads only local files, and reports only errors that are certain. Spark handles everything else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINES_BYTES_MAX = 64 << 20
 SHOWN = 200
 """Characters of a malformed line in an error, at most."""
 PLAIN_CSV = frozenset({"header", "sep", "delimiter", "mode", "inferschema"})
-"""The options of Spark's CSV reader with which the preview can read a file as Spark would."""
+"""The options of Spark's CSV reader with which the preview reads a file as Spark would."""
 _NAME = re.compile(r"[^\W\d][\w .-]*")
 
 
@@ -61,7 +61,7 @@ class Preview:
         return None
 
     def _is_elsewhere(self) -> bool:
-        """Return whether Spark would read from another file system, or expand a pattern that only Spark can expand."""
+        """Return whether Spark would read from another file system, or whether only Spark can expand the pattern."""
         return bool(re.match(r"[a-z0-9]+:", self._src) or set("{}") & set(self._src) or "HADOOP_CONF_DIR" in os.environ)
 
     def _problem(self, text: str) -> click.ClickException:
@@ -101,8 +101,9 @@ class Preview:
         )
 
     def _check_lines(self, first: Path, files: Sequence[Path]) -> None:
-        """Raise click.ClickException for a line with another number of cells than the first one. Otherwise Spark finds
-        it when the topic exists already. Quotes and backslashes can join cells: such lines are left to Spark."""
+        """Raise click.ClickException for a line whose number of cells differs from the first line. Otherwise Spark
+        finds the error only when the topic already exists. Lines with quotes and backslashes, which can join cells, are
+        left to Spark."""
         separator = self._options.get("sep", self._options.get("delimiter", ","))
         if len(separator) != 1 or self._options.get("mode", "FAILFAST").upper() != "FAILFAST":
             return
@@ -138,8 +139,8 @@ def check_columns(columns: Sequence[str], key: str | None, encoding: str, hint: 
 
 
 def _look_like_names(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row has only distinct words, and the second row differs in kind in at least one
-    place."""
+    """Return whether the first row looks like column names: its words are distinct, and the second row has a different
+    kind of value in at least one column."""
     first, *others = rows
     if len(set(first)) < len(first) or not all(_NAME.fullmatch(cell) for cell in first):
         return False
@@ -147,7 +148,7 @@ def _look_like_names(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield files as Spark reads them: including those of folders, without hidden ones."""
+    """Yield the files that Spark would read: also files in folders, but no hidden files."""
     for path in paths:
         if path.is_dir():
             yield from _files([each for each in sorted(path.iterdir()) if each.name[:1] not in "._"])

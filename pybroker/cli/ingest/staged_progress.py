@@ -1,4 +1,4 @@
-"""The progress of a running load, as the broker reports it; and the abort of the load."""
+"""Asks the broker for the progress of a running load, and aborts the load."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class StagedProgress:
         self.begun = False
 
     def given_up(self) -> str:
-        """Abort the load unless it is already committed or aborted, and return the outcome as text. Does not use Spark,
-        which may have ended."""
+        """Abort the load unless it is already committed or aborted, and return the outcome as text. Spark is not used,
+        because it may have ended."""
         from pybroker.native import NativeError
         from pybroker.spark import ingest_steps as steps
         from pybroker.spark.source_errors import SparkSourceError
@@ -35,7 +35,7 @@ class StagedProgress:
         return f"ingest {self._ingest_id} is {state.name.lower()}; its records are in the topic"
 
     def found(self) -> Any | None:
-        """Return the load as the broker reports it. Ignore ingests of other topics or streams with the same name."""
+        """Return the load as the broker reports it. Ignore ingests with the same id of other topics or streams."""
         from pybroker.spark import ingest_steps as steps
 
         if self.topic_id is None:

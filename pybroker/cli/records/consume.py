@@ -113,8 +113,8 @@ def consume(
             # The user ends `--follow` with Ctrl-C.
             return
         except BrokenPipeError:
-            # The reader has closed the pipe, as `head` does. Without the redirection, Python's flush at exit would
-            # fail.
+            # The reader has closed the pipe, as `head` does. Redirect stdout, because Python's flush at exit would fail
+            # otherwise.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -172,7 +172,8 @@ def _read(
     between: tuple[OffsetPosition, OffsetPosition | None],
     output: Output,
 ) -> bool:
-    """Return whether the topic exists. `between` has the start and the end; an end of None means no end."""
+    """Return whether the topic exists. `between` has the start and the end; an end of None means that the command does
+    not stop."""
     from pybroker.client import TopicPartition
     from pybroker.client.blocking import Consumer
 
@@ -200,7 +201,7 @@ def _read(
             output.write(
                 [record for record in records if record.offset < stops[TopicPartition(topic, record.partition)]]
             )
-            # Compare positions instead of counting records: at the last offsets there may be control records, or no
+            # Compare positions instead of counting records, because the last offsets may be control records or have no
             # record after compaction.
             ended = {each for each in reading if consumer.position(each) >= stops[each]}
             consumer.pause(*ended)
@@ -229,7 +230,6 @@ def _is_read(consumer: Consumer) -> bool:
     ours = consumer.assignment()
     if not ours or any(consumer.lag(each) != 0 for each in ours):
         return False
-    # The lag comes from the last Fetch response. A new leader's high watermark in that response may be too low for a
-    # moment.
+    # The lag comes from the last Fetch response. A new leader may report a high watermark that is too low for a moment.
     ends = consumer.end_offsets(ours)
     return all(consumer.position(each) >= end for each, end in ends.items())

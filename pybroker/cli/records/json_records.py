@@ -1,6 +1,6 @@
 """A record as a line of JSON, which `consume --json` writes and `produce --json` reads.
 
-Bytes in UTF-8 are text; others are `{"base64": "…"}`.
+Bytes that are valid UTF-8 become text; other bytes become `{"base64": "…"}`.
 """
 
 from __future__ import annotations

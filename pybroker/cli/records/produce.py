@@ -108,8 +108,8 @@ def _whole(files: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _split(files: Iterable[Path], delimiter: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield each record as soon as it is complete, with its place for messages. Text after the last delimiter is a
-    record; so is an empty line."""
+    """Yield each record as soon as it is complete, with its place for messages. An empty line is a record; text after
+    the last delimiter is a record too."""
     for name, file in _inputs(files):
         rest = b""
         number = 0

@@ -14,7 +14,8 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """Return an option's callback that applies `parse` to its text. A ValueError gives the reason of a usage error."""
+    """Return a callback for an option that applies `parse` to the option's text. A ValueError of `parse` becomes the
+    reason of a usage error."""
 
     def callback(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Sends the records of `pybroker produce`, and records the outcome of each."""
+"""Sends the records of `pybroker produce`, and notes the outcome of each record."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Row = tuple[str, Fields]
 
 
 class SendOutcome:
-    """The outcomes of one run. Callbacks come on the clients' thread, one at a time.
+    """The outcomes of one run. Callbacks run on the clients' thread, one at a time.
 
     rows: number of acknowledged records. refused: number of failed records. first_refused: number, place and error of
-    the earliest failed one. problem: the reason if reading the input ended early. read: the place of the last record
-    that was handed to the producer; empty before the first one, None if the input was read to its end.
+    the earliest failed record. problem: the reason if reading the input ended early. read: the place of the last record
+    that the producer got; empty before the first record, None if the input was read to its end.
     """
 
     def __init__(self) -> None:
@@ -72,8 +72,8 @@ class SendOutcome:
 
 
 def send(topic: str, rows: Iterable[Row], config: Mapping[str, Any]) -> SendOutcome:
-    """Send records until one fails, and wait for all outcomes. Raises KafkaError or OSError only if that happens before
-    the first record.
+    """Send records until a record fails, and wait for all outcomes. Raises KafkaError or OSError only if the error
+    occurs before the first record.
     """
     from pybroker.client.blocking import Producer
 

@@ -1,4 +1,4 @@
-"""Common parts of commands that run Spark: session, signals, progress, errors as one line.
+"""Common parts of commands that run Spark: the session, signals, progress, and errors in one line.
 
 Functions import pyspark when they need it.
 """

@@ -13,9 +13,9 @@ from pybroker.cli.spark.spark_errors import spark_errors
 
 POLL_S = 0.5
 GRACE_S = 30.0
-"""Longest wait for the end of Spark when a command has been stopped."""
+"""Seconds that a stopped command waits for the end of Spark."""
 STARTING_S = 2.0
-"""Longest wait if Spark is still starting: it has done no work yet, and ends with this process."""
+"""Seconds of this wait if Spark is still starting: it has done no work yet, and ends with this process."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_OF_SIGNAL = 128
 T = TypeVar("T")
@@ -38,8 +38,8 @@ def stoppable(work: Callable[[], T]) -> T:
     """Run `work`, which uses Spark, and return its result. If SIGINT or SIGTERM arrives, raises StoppedError when Spark
     has ended.
 
-    Another thread does the work: if a signal interrupts a thread within a call of the JVM, that thread cannot call the
-    JVM again.
+    Another thread does the work, because a thread that a signal interrupts in a call of the JVM cannot call the JVM
+    again.
     """
     results: list[T] = []
     raised: list[BaseException] = []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 LINE_EVERY_S = 10.0
-"""Interval of progress lines if there is no terminal. Shorter work prints none."""
+"""Seconds between progress lines if there is no terminal. Shorter work prints no line."""
 
 
 class ProgressCounts(Protocol):
@@ -53,7 +53,7 @@ class Progress:
         self._group = ""
 
     def step(self, context: SparkContext, name: str = "") -> None:
-        """Begin the next step, with all jobs that this thread starts afterwards."""
+        """Begin the next step. All jobs that this thread starts from here belong to it."""
         self._tracker, self._step, self._group = context.statusTracker(), name, f"pybroker-{uuid.uuid4()}"
         context.setJobGroup(self._group, self.what)
 
@@ -68,7 +68,8 @@ class Progress:
             for stage in about.stageIds if about is not None else ():
                 info = tracker.getStageInfo(stage)
                 if about is not None and info is not None:
-                    # If the result of a stage already exists, Spark skips the stage, and its tasks never end.
+                    # If the result of a stage already exists, Spark skips the stage, and the tasks of the stage never
+                    # end.
                     done += info.numTasks if about.status == "SUCCEEDED" else info.numCompletedTasks
                     total += info.numTasks
         return SparkTasks(done, total)
@@ -91,7 +92,7 @@ class Progress:
 
 @contextmanager
 def progress(what: str, counts: ProgressCounts | None = None, console: Console | None = None) -> Iterator[Progress]:
-    """Show on stderr the progress of the block, which does `what` and updates the yielded Progress."""
+    """Show the progress of the block on stderr. `what`: what the block does. The block updates the yielded Progress."""
     from rich.console import Console
 
     made = Progress(printable(what), counts)
@@ -103,7 +104,7 @@ def progress(what: str, counts: ProgressCounts | None = None, console: Console |
 
 @contextmanager
 def _stderr() -> Iterator[TextIO]:
-    """Yield a duplicate of stderr: while Spark starts, the process's own is redirected."""
+    """Yield a duplicate of stderr, because stderr is redirected while Spark starts."""
     try:
         copy = os.dup(sys.stderr.fileno())
     except OSError:  # In a test, stderr is not a file.

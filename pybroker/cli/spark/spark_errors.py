@@ -1,4 +1,4 @@
-"""Errors of Spark and of the broker as one line each."""
+"""Errors of Spark and of the broker, each in one line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def errors_as_lines(what: str | None = None, log: IO[bytes] | None = None) -> It
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """Return Spark's exceptions: those with Python classes, and the general one."""
+    """Return Spark's exceptions: the exceptions with Python classes, and the general exception."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # published without types
     from pyspark.errors import PySparkException
 

@@ -48,9 +48,9 @@ verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show Spark'
 
 @contextmanager
 def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
-    """Yield a quiet Spark session and stop it at the end; errors of the block become one line.
+    """Yield a quiet Spark session and stop it at the end. Errors of the block become one line.
 
-    Raises click.ClickException, also if pyspark is not installed.
+    Raises click.ClickException, for example if pyspark is not installed.
     """
     # Without this setting, workers start the first `python3` on the PATH, which lacks pybroker.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -108,9 +108,9 @@ def quiet_pyspark(*, verbose: bool) -> None:
 
 @contextmanager
 def _stderr_into(log: IO[bytes]) -> Iterator[None]:
-    """Redirect stderr of processes that start in the block into a file. The JVM keeps writing to that file. Three
-    writers ignore the log level: the JVM's launcher, Spark before it has read its settings, and tasks. This process's
-    own output still appears."""
+    """Redirect stderr of processes that start in the block into a file. The JVM writes to this file until it ends.
+    Three writers ignore the log level: the JVM's launcher, Spark before it has read its settings, and tasks. This
+    process's own output still appears."""
     sys.stderr.flush()
     kept, own = os.dup(STDERR), sys.stderr
     os.dup2(log.fileno(), STDERR)
@@ -132,7 +132,7 @@ def cluster_of(target: Target) -> SparkCluster:
     from pybroker.spark.cluster_requests import SparkCluster
 
     if int(target.settings.get(WAIT, 0)) > 0:
-        # The data source's own client has no setting for that wait.
+        # The data source's own client has no setting for this wait.
         with refusals_told(), blocking.AdminClient(target.client_config()) as admin:
             admin.describe_cluster()
     return SparkCluster(_settings(target))
@@ -165,7 +165,7 @@ def writer(frame: DataFrame, target: Target, topic: str, options: Mapping[str, s
 
 
 def column_of(name: str) -> Column:
-    """Return a column by its whole name: a dot in it does not select a field."""
+    """Return a column by its whole name, so that a dot in the name does not select a field."""
     from pyspark.sql import functions
 
     return functions.col("`" + name.replace("`", "``") + "`")

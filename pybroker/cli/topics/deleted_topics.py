@@ -19,8 +19,8 @@ REMOVED, FOUND = "removed", "found"
 
 
 async def deletions_of(admin: AdminClient, which: str | Uuid) -> list[TopicDeletion]:
-    """Return all deletions of a name, or the deletion of an id; the latest comes first. Empty if the cluster remembers
-    none, or if the user may not see them."""
+    """Return all deletions of a name, or the deletion of an id; the latest first. Empty if the cluster remembers no
+    deletion, or if the user may not see them."""
     from pybroker.client import KafkaError, TopicCollection
 
     wanted = (
@@ -34,8 +34,8 @@ async def deletions_of(admin: AdminClient, which: str | Uuid) -> list[TopicDelet
 
 
 async def one_deleted(admin: AdminClient, text: str, *, purge: bool = False) -> TopicDeletion:
-    """Return the deleted topic with this id or former name. It must be possible to undelete it or, if `purge` is true,
-    it must still have data. Raises click.ClickException if there is none, or if there are several.
+    """Return the deleted topic with this id or former name. It must be possible to undelete it; if `purge` is true, the
+    topic must still have data. Raises click.ClickException if no such topic or several such topics exist.
     """
     name, topic_id = name_or_id(text)
     by_id = [] if name is not None else await deletions_of(admin, topic_id)
@@ -61,7 +61,7 @@ async def one_deleted(admin: AdminClient, text: str, *, purge: bool = False) -> 
 
 
 def describe_end(deletion: TopicDeletion) -> str:
-    """Return a sentence: when and by whom the topic was deleted, and until when it can be undeleted."""
+    """Return a sentence that says when and by whom the topic was deleted, and until when it can be undeleted."""
     if deletion.state == FOUND:
         return f"found by a broker at {time_formats.text(deletion.deleted_ms)}"
     text = f"deleted at {time_formats.text(deletion.deleted_ms)} by {deletion.deleted_by or 'an unknown principal'}"
@@ -71,7 +71,7 @@ def describe_end(deletion: TopicDeletion) -> str:
 
 
 def undelete_hint(deletion: TopicDeletion) -> str:
-    """Return a sentence with the command that undeletes the topic; "" if it cannot be undeleted."""
+    """Return a sentence with the command that undeletes the topic; "" if the topic cannot be undeleted."""
     if not deletion.undeletable:
         return ""
     until = "" if deletion.remove_after_ms is None else f"Until {time_formats.text(deletion.remove_after_ms)} "

@@ -94,7 +94,7 @@ async def _work(
 
 
 async def _shown(admin: AdminClient, which: str | None) -> list[TopicDeletion]:
-    """Return the deletions of one topic; without a topic, all deletions whose data is still on a disk."""
+    """Return the deletions of one topic. Without a topic, return all deletions whose data is still on a disk."""
     from pybroker.client import TopicCollection
 
     if which is None:

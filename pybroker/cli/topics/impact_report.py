@@ -25,8 +25,7 @@ def show_impact(
     truncates: bool = False,
     keep_offsets: bool = False,
 ) -> None:
-    """Print the impact without changing anything. `truncates`: whether it is the impact of a truncation instead of a
-    deletion."""
+    """Print the impact of a deletion, or of a truncation if `truncates` is true. Change nothing."""
     found = run(_impact(target, topic or "", if_exists))
     if isinstance(found, str):
         if target.json:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pybroker.native import Uuid
 
 TIMEOUT_S = 60.0
-"""Timeout of the broker's requests: an undelete moves directories and copies nothing."""
+"""Timeout in seconds of the broker's requests. An undelete is fast: it moves directories and copies nothing."""
 PURGE_WAIT_S = 10.0
-"""Running brokers remove files within this time, unless there are very many."""
+"""Seconds in which running brokers remove files, unless there are very many."""
 POLL_S = 0.1
 
 
@@ -48,7 +48,7 @@ def undelete(topic_id: str, new_name: str | None, target: Target) -> None:
             which = _id_or_none(topic_id)
             if which is None or (not await deletions_of(admin, which) and await deletions_of(admin, topic_id)):
                 which = (await one_deleted(admin, topic_id)).topic_id
-            # Send the id without a check: if the topic cannot be undeleted, the broker gives the reason.
+            # Send the id without a check. If the topic cannot be undeleted, the broker returns the reason.
             return (await admin.undelete_topics({which: new_name}, timeout_s=TIMEOUT_S))[which]
 
     made = run(work())
@@ -184,7 +184,7 @@ def truncate(topic: str, keep_offsets: bool, dry_run: bool, target: Target) -> N
 
         async with AdminClient(target.client_config()) as admin:
             try:
-                # Truncate by id: if the request is sent twice, it must not truncate twice.
+                # Truncate by id. If the client sends the request twice, the second request then has no effect.
                 old = await _living(admin, topic)
                 which = TopicCollection.of_topic_ids([old])
                 made = (await admin.truncate_topics(which, keep_offsets=keep_offsets, timeout_s=TIMEOUT_S))[old]

@@ -138,7 +138,7 @@ async def _delete(
 async def _with_receipt(
     admin: AdminClient, row: Mapping[str, object], said: str, waiting: TopicDeletion, *, now: bool
 ) -> tuple[Mapping[str, object], str]:
-    """Add what happens to the data: the end of the delay or, if `now` is true, its removal."""
+    """Add the fate of the data: the end of the delay or, if `now` is true, the removal."""
     from pybroker.cli.topics.deleted_topics import undelete_hint
     from pybroker.cli.topics.lifecycle import purged, receipt, receipt_sentence
 
@@ -151,8 +151,8 @@ async def _with_receipt(
 
 
 async def _living_id(admin: AdminClient, topic: str) -> Uuid | None:
-    """Return the topic's id; None if the topic does not exist or the brokers have no ids. The following request by name
-    shows which of the two is the case."""
+    """Return the topic's id; None if the topic does not exist or the brokers have no ids. The next request, by name,
+    shows which is the case."""
     from pybroker.client import KafkaError
 
     try:
@@ -227,7 +227,7 @@ async def _id_of(admin: AdminClient, topic: str) -> str | None:
 
 
 def _text(topic_id: Uuid | None) -> str | None:
-    """Return the id as text; None for a broker without topic ids, which sends none or ZERO."""
+    """Return the id as text; None for a broker without topic ids, which sends no id or ZERO."""
     return str(topic_id) if topic_id else None
 
 

@@ -121,7 +121,7 @@ async def _by_id(admin: AdminClient, topic_id: Uuid, if_exists: bool) -> list[To
 
 
 async def _by_names(admin: AdminClient, names: Sequence[str]) -> list[TopicDescription]:
-    """Return topics, except topics that are deleted meanwhile."""
+    """Return topics, except topics that were deleted in the meantime."""
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
 
@@ -139,7 +139,7 @@ async def _by_names(admin: AdminClient, names: Sequence[str]) -> list[TopicDescr
 
 
 async def _configs_of(admin: AdminClient, names: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
-    """Return the topics' own settings; none for topics whose settings the caller may not see."""
+    """Return the topics' own settings. A topic has none if the caller may not see its settings."""
     from pybroker.client import ConfigResource, ConfigSource
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode

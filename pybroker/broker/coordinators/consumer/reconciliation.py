@@ -2,6 +2,10 @@
 (KIP-848).
 
 STABLE      ──target changed──► partitions to revoke ──► UNREVOKED     in its old epoch, without these partitions
+                                else ──────────────────► target epoch, with the partitions that no other member owns
+                                                         (UNRELEASED while another member owns some of the target)
+UNREVOKED   ──confirms the revocation──────────────────► as from STABLE
+UNRELEASED  ──each heartbeat───────────────────────────► as from STABLE: other members may have released partitions
 """
 
 from __future__ import annotations

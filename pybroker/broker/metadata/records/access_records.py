@@ -1,7 +1,7 @@
 """ACLs and delegation tokens as AccessControlEntryRecord and DelegationTokenRecord, and the records that remove them.
 
-Kafka's record removes an ACL by its id. In pybroker the id is a digest of the ACL, and the record also contains the
-resource pattern in tagged fields: the reader needs no index by id.
+Kafka's record removes an ACL by its id. In pybroker the id is a digest of the ACL. The record also contains the
+resource pattern in tagged fields, so that the reader needs no index by id.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _acl_frames(pattern: AclPattern, old: Sequence[AclBinding], new: Sequence[Ac
     kept = tuple(binding for binding in old if binding in new)
     added = new[len(kept) :]
     if (*kept, *added) != tuple(new) or len(set(old)) < len(old):
-        # The order of the ACLs has changed: write all of them.
+        # The order of the ACLs has changed, so write all of them.
         kept, added = (), new
     for binding in old:
         if binding not in kept:
@@ -77,7 +77,7 @@ def _token_record(token: DelegationToken) -> object:
 
 
 class AccessReader:
-    """Reads ACLs and delegation tokens from records, which express differences from an image."""
+    """Reads ACLs and delegation tokens from records. The records contain differences from an image."""
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before

@@ -1,7 +1,8 @@
 """Brokers as RegisterBrokerRecord, BrokerRegistrationChangeRecord and UnregisterBrokerRecord.
 
-The records of live brokers say "registered, not fenced". A lost broker is "fenced", a broker that is about to stop is
-"in controlled shutdown", and a removed broker is "unregistered". Only snapshots have registrations that are fenced.
+In the records, a live broker is "registered, not fenced", a lost broker is "fenced", a broker that is about to stop is
+"in controlled shutdown", and a removed broker is "unregistered". Only snapshots contain registrations of fenced
+brokers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Deletion records in NoOpRecord: a head, and the large fields in pieces.
 
-The large fields change rarely. If they are unchanged, the head says that they are as in the previous image. Otherwise
-pieces follow the head, in the same NoOpRecord or in later ones of the same delta.
+The large fields change rarely. If they have not changed, the head refers to their values in the previous image.
+Otherwise pieces follow the head, in the same NoOpRecord or in later NoOpRecords of the same delta.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _offset_from(struct: Any) -> Mapping[str, Any]:
 
 
 class DeletionReader:
-    """Reads deletion records from metadata records, which express differences from an image."""
+    """Reads deletion records from metadata records. The metadata records contain differences from an image."""
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before

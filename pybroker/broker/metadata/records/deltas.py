@@ -1,9 +1,9 @@
 """Deltas as records of the metadata log.
 
-As in Kafka, the records of a delta express the differences from the image before it, and readers need that image. They
-get the delta in the form of `image.with_changed_states`: new values, and only the changed partition states of a topic
-if nothing else in it has changed. The records of one delta are applied together; their order matters only within a
-resource.
+As in Kafka, the records of a delta contain the differences from the image before it, so readers need that image.
+Readers get the delta in the form of `image.with_changed_states`: new values, and only the changed partition states of a
+topic if nothing else in the topic has changed. The records of one delta are applied together; their order matters only
+within a resource.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def to_records(before: ClusterImage, delta: ImageDelta) -> list[bytes]:
 
 
 def from_records(before: ClusterImage, frames: Iterable[bytes]) -> ImageDelta:
-    """Return the change of the image `before` that the records express. Raises UnreadableRecordError."""
+    """Return the change that the records make to the image `before`. Raises UnreadableRecordError."""
     reader = DeltaReader(before)
     for frame in frames:
         reader.read(frame)

@@ -1,8 +1,9 @@
 """The frame of a metadata record (KIP-631): frame version, API key and version as unsigned varints, then the record.
 
-pybroker uses Kafka's records where they can express a change. Fields that Kafka lacks are tagged fields, numbered from
-10000, of the same record; if Kafka has no record for the subject, they are fields of NoOpRecord. Kafka's tools print
-such records without an error. Version and fields of each record: `native/protocol/schema/stored/metadata_log.schema`.
+pybroker uses Kafka's records where they can express a change. Fields that Kafka does not have are tagged fields of the
+same record, numbered from 10000. If Kafka has no record for the subject, they are fields of NoOpRecord. Kafka's tools
+print such records without an error. Version and fields of each record:
+`native/protocol/schema/stored/metadata_log.schema`.
 """
 
 from __future__ import annotations

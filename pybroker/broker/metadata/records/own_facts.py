@@ -1,6 +1,7 @@
 """Collects data that no record of Kafka can express into few NoOpRecords.
 
-The structs are filled by position, in the order of the schema: that is fast, and each new topic has such data.
+The structs are filled by position, in the order of the schema. This is fast, which matters because each new topic has
+such data.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from pybroker.broker.metadata.records.frames import encode_record
 from pybroker.protocol import messages as m
 
 ELEMENTS_MAX = 1_000
-"""Elements per NoOpRecord, at most. A topic's history is never split, even if it exceeds the limit."""
+"""Limit of elements per NoOpRecord. A topic's history is never split, even if it exceeds the limit."""
 
 
 class OwnFacts:
-    """Data that has not been written to a NoOpRecord yet. The elements of each list keep their order."""
+    """Data that is not yet written to a NoOpRecord. The elements of each list keep their order."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._elements = 0
 
     def add(self, field: str, *elements: Any, weight: int = 1) -> None:
-        """Add elements to a list of NoOpRecord. `weight`: how much each of them counts towards ELEMENTS_MAX."""
+        """Add elements to a list of NoOpRecord. `weight`: the number with which each element counts towards
+        ELEMENTS_MAX."""
         self._values.setdefault(field, []).extend(elements)
         self._elements += weight * len(elements)
 
@@ -45,7 +47,7 @@ class OwnFacts:
 
 
 def pieces(*lists: list[Any]) -> Iterator[tuple[list[Any], ...]]:
-    """Yield the lists in parts of at most ELEMENTS_MAX elements of each; at least one part."""
+    """Yield the lists in parts of at most ELEMENTS_MAX elements each; there is at least one part."""
     for at in range(0, max(1, *map(len, lists)), ELEMENTS_MAX):
         yield tuple(each[at : at + ELEMENTS_MAX] for each in lists)
 

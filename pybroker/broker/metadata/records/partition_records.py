@@ -1,8 +1,8 @@
 """Partition states as PartitionRecord (a whole state) and PartitionChangeRecord (the changed fields of a state).
 
-Many partitions share few distinct states. A PartitionRecord starts with partition and topic id. If the bytes after them
-are equal in several records, they are encoded and decoded only once, and the partitions of the image share one state
-object.
+Many partitions have one of a few distinct states. A PartitionRecord starts with partition and topic id. If the bytes
+after these are equal in several records, they are encoded and decoded only once, and the partitions of the image share
+one state object.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _state_from(record: m.PartitionRecord) -> PartitionImage:
 
 
 def change_frame(topic_id: Uuid, index: int, old: PartitionImage, new: PartitionImage) -> bytes:
-    """Return the record of a state's changed fields. As in Kafka, a record that names a leader increments the leader
+    """Return the record of a state's changed fields. As in Kafka, a record that contains a leader increments the leader
     epoch, and every record increments the partition epoch. If an epoch changes in another way, a tagged field contains
     it."""
     leads = (old.leader, old.leader_epoch) != (new.leader, new.leader_epoch)

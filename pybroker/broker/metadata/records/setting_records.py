@@ -1,8 +1,8 @@
 """Settings, users, quotas and feature levels as ConfigRecord, UserScramCredentialRecord, ClientQuotaRecord and
 FeatureLevelRecord, and the records that remove them.
 
-The image has each value as the text that the znode in ZooKeeper has. If Kafka's record cannot reproduce that text
-exactly, the text itself is stored in a field of a NoOpRecord.
+In the image, each value is the text of the znode in ZooKeeper. If Kafka's record cannot reproduce this text exactly, a
+field of a NoOpRecord stores the text itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FIELDS: Mapping[int, str] = {
 }
 """Resource type → field of image and delta. Topics are missing, because a topic's image contains its settings."""
 TEXT_BYTES_MAX = 0x7FFF
-"""Length limit of a text in Kafka's record: Kafka cannot read longer ones."""
+"""Length limit of a text in Kafka's record, because Kafka cannot read longer texts."""
 SAME_VERSION = -2
 _QUOTA_KINDS = {**OF_CLIENTS, **OF_ADDRESSES}
 
@@ -138,7 +138,7 @@ def feature_frames(before: FeaturesImage, after: FeaturesImage, facts: OwnFacts)
 
 
 class SettingReader:
-    """Reads settings, except those of topics, from records, which express differences from an image."""
+    """Reads settings, except those of topics, from records. The records contain differences from an image."""
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before
@@ -189,7 +189,7 @@ class SettingReader:
             self._features_version = version
 
     def features(self) -> FeaturesImage | None:
-        """Return the feature levels; None if the records have none."""
+        """Return the feature levels; None if the records contain no levels."""
         known = self._before.features
         if self._levels is None and self._features_version == SAME_VERSION:
             return None

@@ -13,7 +13,7 @@ from pybroker.broker.metadata.records.own_facts import OwnFacts
 from pybroker.protocol import messages as m
 
 PIECE_BYTES_MAX = 32 * 1024
-"""Size at which a piece ends. Encoding a piece with small topics takes about 2 ms."""
+"""Size in bytes at which a piece ends. Encoding a piece with small topics takes about 2 ms."""
 
 
 def image_to_records(image: ClusterImage) -> Iterator[list[bytes]]:
@@ -99,7 +99,7 @@ class SnapshotReader:
             damaged_ingests=frozenset(details.damaged_ingests),
             delete_orders=frozenset(details.delete_orders),
             offset=details.end_offset,
-            # `apply` treats registered brokers as new, and a new broker is not leaving; add the leaving ones
+            # `apply` treats registered brokers as new, and a new broker is not leaving. Add the leaving brokers
             # afterwards.
             leaving=frozenset(delta.leaving),
         )

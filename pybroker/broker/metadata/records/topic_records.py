@@ -27,7 +27,7 @@ from pybroker.protocol import messages as m
 
 
 class TopicDetails(msgspec.Struct, frozen=True):
-    """The fields of a topic that Kafka's records lack; they are stored in NoOpRecord."""
+    """The fields of a topic for which Kafka's records have no place. NoOpRecord stores them."""
 
     created_ms: int
     node_version: int
@@ -106,7 +106,7 @@ class _TopicChange:
         return state
 
     def states_alone(self) -> ChangedStates | None:
-        """Return the change if it only concerns states of existing partitions, else None."""
+        """Return the change if it only concerns states of existing partitions; otherwise None."""
         if self.known is None or self.config is not None or self.details is not None:
             return None
         if max(self.states, default=-1) >= len(self.known.partitions):
@@ -140,7 +140,7 @@ class _TopicChange:
 
 
 class TopicChangeReader:
-    """Reads topics from records, which express differences from an image."""
+    """Reads topics from records. The records contain differences from an image."""
 
     def __init__(self, before: ClusterImage) -> None:
         self._before = before
@@ -148,7 +148,7 @@ class TopicChangeReader:
         self._new_names: dict[str, _TopicChange] = {}
         self._partitions = PartitionReader()
         self._last: tuple[bytes, _TopicChange] | None = None
-        """The topic of the last PartitionRecord: the records of a topic are adjacent."""
+        """The topic of the last PartitionRecord. It is cached because the records of a topic are adjacent."""
         self.removed: list[TopicImage] = []
 
     def topic(self, record: m.TopicRecord) -> None:
