@@ -73,7 +73,7 @@ const EVERYBODY: &str = "User:*";
 const TYPES: usize = 8;
 
 /// Host of an ACL entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Host {
     /// Any host.
     Any,
@@ -198,7 +198,7 @@ pub struct Subject<'a> {
     pub address: IpAddr,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Entry {
     principal: Arc<str>,
     host_text: Arc<str>,
@@ -256,26 +256,43 @@ impl TypeRules {
             .flat_map(|entries| entries.iter())
     }
 
-    fn change(&mut self, prefixed: bool, name: &str, change: impl FnOnce(&mut Vec<Entry>)) {
+    /// Change the entries of one pattern. After the last change `index_prefixes` must follow.
+    fn change(&mut self, prefixed: bool, name: &str, change: PatternChange) {
         let entries = if prefixed {
             &mut self.prefixed
         } else {
             &mut self.literal
         };
-        let mut changed = entries.get(name).map_or_else(Vec::new, |old| old.to_vec());
-        change(&mut changed);
+        let mut changed: Vec<Entry> = entries.get(name).map_or_else(Vec::new, |old| {
+            let kept = old.iter().filter(|entry| !change.removed.contains(*entry));
+            kept.cloned().collect()
+        });
+        if !change.added.is_empty() {
+            let mut known: HashSet<Entry> = changed.iter().cloned().collect();
+            let new = change.added.into_iter();
+            changed.extend(new.filter(|entry| known.insert(entry.clone())));
+        }
         if changed.is_empty() {
             entries.remove(name);
         } else {
             entries.insert(name.into(), changed.into());
         }
-        if prefixed {
-            let mut lengths: Vec<usize> = self.prefixed.keys().map(|key| key.len()).collect();
-            lengths.sort_unstable();
-            lengths.dedup();
-            self.prefix_lengths = lengths;
-        }
     }
+
+    fn index_prefixes(&mut self) {
+        let mut lengths: Vec<usize> = self.prefixed.keys().map(|key| key.len()).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        self.prefix_lengths = lengths;
+    }
+}
+
+/// The changed entries of one pattern. One request may change 10,000 entries of a pattern, so no step of a change
+/// compares each entry with each other.
+#[derive(Debug, Default)]
+struct PatternChange {
+    removed: HashSet<Entry>,
+    added: Vec<Entry>,
 }
 
 /// The rules as of one version. Immutable.
@@ -382,22 +399,28 @@ impl Rules {
         if let Some(allow) = delta.allow_everyone_without_acls {
             self.allow_everyone_without_acls = allow;
         }
+        let mut changes: [HashMap<(bool, String), PatternChange>; TYPES] = Default::default();
         for acl in delta.removed {
             let entry = entry(&acl);
-            if let Some(rules) = self.types.get_mut(usize::from(acl.resource_type.0)) {
-                rules.change(acl.prefixed, &acl.name, |entries| {
-                    entries.retain(|other| *other != entry);
-                });
+            if let Some(patterns) = changes.get_mut(usize::from(acl.resource_type.0)) {
+                let change = patterns.entry((acl.prefixed, acl.name)).or_default();
+                change.removed.insert(entry);
             }
         }
         for acl in delta.added {
             let entry = entry(&acl);
-            if let Some(rules) = self.types.get_mut(usize::from(acl.resource_type.0)) {
-                rules.change(acl.prefixed, &acl.name, |entries| {
-                    if !entries.contains(&entry) {
-                        entries.push(entry);
-                    }
-                });
+            if let Some(patterns) = changes.get_mut(usize::from(acl.resource_type.0)) {
+                let change = patterns.entry((acl.prefixed, acl.name)).or_default();
+                change.added.push(entry);
+            }
+        }
+        for (rules, patterns) in self.types.iter_mut().zip(changes) {
+            let prefixes_changed = patterns.keys().any(|(prefixed, _)| *prefixed);
+            for ((prefixed, name), change) in patterns {
+                rules.change(prefixed, &name, change);
+            }
+            if prefixes_changed {
+                rules.index_prefixes();
             }
         }
     }

@@ -193,6 +193,59 @@ fn removal_takes_exactly_what_was_added_and_versions_grow() {
 }
 
 #[test]
+fn one_change_of_a_pattern_removes_first_then_adds_each_entry_once() {
+    let rules = holder(&[
+        "allow User:a * 3 literal t",
+        "deny User:a * 4 literal t",
+        "allow User:c * 3 prefixed t",
+        "allow User:c * 3 prefixed long",
+    ]);
+    rules.apply(AclDelta {
+        removed: vec![
+            acl("allow User:a * 3 literal t"),
+            acl("deny User:a * 4 literal t"),
+            acl("allow User:c * 3 prefixed long"),
+        ],
+        added: vec![
+            acl("allow User:a * 3 literal t"),
+            acl("allow User:b * 3 literal t"),
+            acl("allow User:b * 3 literal t"),
+            acl("allow User:d * 3 prefixed longer"),
+        ],
+        ..AclDelta::default()
+    });
+    for (principal, name, expected) in [
+        ("User:a", "t", true),
+        ("User:b", "t", true),
+        ("User:c", "t2", true),
+        ("User:c", "long", false),
+        ("User:d", "longer", true),
+        ("User:d", "long", false),
+    ] {
+        assert_eq!(
+            may(&rules, principal, Operation::READ, name),
+            expected,
+            "{principal} {name}"
+        );
+    }
+    let loaded = rules.load();
+    let topics = &loaded.as_ref().expect("switched on").types[usize::from(ResourceType::TOPIC.0)];
+    assert_eq!(topics.literal["t"].len(), 2, "each entry once");
+    assert_eq!(
+        topics.prefix_lengths,
+        [1, 6],
+        "those of removed prefixes go"
+    );
+    drop(loaded);
+    rules.apply(AclDelta {
+        removed: vec![acl("allow User:b * 3 literal t")],
+        ..AclDelta::default()
+    });
+    assert!(!may(&rules, "User:b", Operation::READ, "t"));
+    assert!(may(&rules, "User:a", Operation::READ, "t"));
+}
+
+#[test]
 fn any_resource_of_a_type() {
     let any = |acls: &[&str]| {
         let authorizer = holder(acls);
