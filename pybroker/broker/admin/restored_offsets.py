@@ -27,10 +27,14 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""Seconds between two attempts to restore offsets."""
-SILENT = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Errors that are not logged. Either another broker coordinates the group (if it fails, this broker may take over), or
-the coordinator is loading."""
+"""Pause between two attempts to restore offsets."""
+SILENT = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+)
+"""Errors that are not logged: another broker coordinates the group (if it fails, this broker may take over), the
+coordinator is loading, or an open transaction has a later offset."""
 
 GiveBack = Callable[[Uuid, str, Sequence[Mapping[str, Any]]], Mapping[str, Awaitable[ErrorCode]]]
 """Writes the offsets of a deletion record as offsets of this topic id and name. When the call returns, the groups see
@@ -62,11 +66,12 @@ class LateOffsets:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def keep(
-        self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]], kept: Callable[[], object]
+        self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]], kept: Callable[[bool], object]
     ) -> Collection[tuple[str, int]]:
-        """Start to send the offsets that the record lacks, and return their groups and partitions. The task retries
-        until the controller has stored the offsets, and then calls `kept`. Until then the offsets topic has the only
-        copy. The coordinator keeps this copy; after a crash the next coordinator of the groups sends it.
+        """Start sending the offsets that the record lacks; the task retries until the controller has stored them, and
+        then calls `kept` with the information whether the topic is live. Return their groups and partitions. Until then
+        the offsets topic has the only copy: the coordinator keeps it, and after a crash the next coordinator of the
+        groups sends it.
         """
         record = self._view.image.deletions.get(topic_id)
         late = () if record is None else record.lacking(offsets)
@@ -84,12 +89,12 @@ class LateOffsets:
         for task in tuple(self._tasks):
             task.cancel()
 
-    async def _send(self, name: str, event: KeepOffsets, kept: Callable[[], object]) -> None:
+    async def _send(self, name: str, event: KeepOffsets, kept: Callable[[bool], object]) -> None:
         def retrying(error: KafkaError) -> None:
             log.warning("retrying to keep committed offsets of a deleted topic topic=%s: %s", name, error)
 
-        await submit_until_accepted(self._controller, event, RETRY_S, retrying)
-        kept()
+        answer = await submit_until_accepted(self._controller, event, RETRY_S, retrying)
+        kept(answer.reply)
 
 
 class RestoredOffsets:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -106,15 +106,14 @@ class InProcessControllerClient(ControllerClient, Protocol):
 
 
 async def submit_until_accepted(
-    client: ControllerClient, event: Event[Any], pause_s: float, retrying: Callable[[KafkaError], None]
-) -> None:
+    client: ControllerClient, event: Event[R], pause_s: float, retrying: Callable[[KafkaError], None]
+) -> EventAnswer[R]:
     """Submit an event until the controller has accepted it. `retrying` gets each refusal, logs it, or raises it to give
     up.
     """
     while True:
         try:
-            await client.submit(event)
-            return
+            return await client.submit(event)
         except KafkaError as error:
             retrying(error)
         await asyncio.sleep(pause_s)

@@ -189,9 +189,10 @@ class OffsetsRestored(Event[None], frozen=True):
     groups: tuple[str, ...]
 
 
-class KeepOffsets(Event[None], frozen=True):
+class KeepOffsets(Event[bool], frozen=True):
     """Committed offsets of a deleted topic that its deletion record lacks: when the controller fenced the topic, the
-    broker that coordinates the groups answered too late or was loading the groups.
+    broker that coordinates the groups answered too late or was loading the groups, or the offsets were part of an open
+    transaction. Reply: whether the topic is live (again).
     """
 
     topic_id: Uuid

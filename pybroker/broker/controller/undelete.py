@@ -230,33 +230,35 @@ def _led_by_holders(
 
 @decides(KeepOffsets)
 def decide_keep_offsets(image: ClusterImage, event: KeepOffsets) -> Decision:
-    """Add committed offsets to the deletion record. If the topic is live again, or a successor continues its offsets,
-    the groups then get these committed offsets back."""
+    """Add offsets to the deletion record, or replace older ones in it. If the topic is live again, or a successor
+    continues its offsets, the groups then get them back."""
     before = image.deletions.get(event.topic_id)
     live = image.topic_by_id(event.topic_id)
     if before is not None:
         target = _heir(image, before)
         if target is None and (before.closed or before.state == REMOVED):
-            return nothing(None)
+            return nothing(False)
         record = before
     elif live is not None:
         target, record = live.topic_id, _record_of_live(live)
     else:
-        return nothing(None)
+        return nothing(False)
     late = record.lacking(event.offsets)
     if not late:
-        return nothing(None)
+        return nothing(live is not None)
     groups = {offset["group"] for offset in late}
+    replaced = {(offset["group"], offset["partition"]) for offset in late}
+    others = (offset for offset in record.offsets if (offset["group"], offset["partition"]) not in replaced)
     after, operations = write_operations(
         before,
         msgspec.structs.replace(
             record,
-            offsets=(*record.offsets, *late),
+            offsets=(*others, *late),
             offsets_for=target,
             offsets_given=tuple(group for group in record.offsets_given if group not in groups),
         ),
     )
-    return Decision(tuple(operations), ImageDelta(deletions=(after,)), None)
+    return Decision(tuple(operations), ImageDelta(deletions=(after,)), live is not None)
 
 
 def _heir(image: ClusterImage, record: DeletionRecord) -> Uuid | None:

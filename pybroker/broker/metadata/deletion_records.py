@@ -157,9 +157,17 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         return [index for index in self.partitions if broker_id in self.holders(index)]
 
     def lacking(self, offsets: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-        """Return those committed offsets for whose group and partition this record has no offset."""
-        known = {(offset["group"], offset["partition"]) for offset in self.offsets}
-        return tuple(offset for offset in offsets if (offset["group"], offset["partition"]) not in known)
+        """Return the committed offsets of which this record has none, or an older one, of the same group and partition.
+
+        A group's commits are in one partition of the offsets topic: the offset in that log orders them.
+        """
+        known = {(offset["group"], offset["partition"]): offset.get("log_offset", -1) for offset in self.offsets}
+        return tuple(
+            offset
+            for offset in offsets
+            if (key := (offset["group"], offset["partition"])) not in known
+            or known[key] < offset.get("log_offset", -1)
+        )
 
     def replicas(self, partition: int) -> tuple[int, ...]:
         """Return the replicas that a partition will have if the topic is undeleted."""

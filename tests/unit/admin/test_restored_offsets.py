@@ -11,6 +11,7 @@ import pytest
 
 from pybroker.broker.admin import restored_offsets
 from pybroker.broker.admin.restored_offsets import LateOffsets, RestoredOffsets
+from pybroker.broker.cluster.controller_client import EventAnswer
 from pybroker.broker.cluster.events import KeepOffsets, OffsetsRestored
 from pybroker.broker.controller.topic_decisions import new_topic
 from pybroker.broker.controller.undelete import decide_keep_offsets, decide_offsets_restored
@@ -57,7 +58,7 @@ class FakeBroker:
         self.waits += 1
         self.codes = dict.fromkeys(self.codes, ErrorCode.NONE)
 
-    async def submit(self, event: KeepOffsets | OffsetsRestored) -> None:
+    async def submit(self, event: KeepOffsets | OffsetsRestored) -> EventAnswer[Any]:
         await self.decides.wait()
         if self.refusals:
             self.refusals -= 1
@@ -65,6 +66,7 @@ class FakeBroker:
         self.told.append(event)
         if isinstance(event, OffsetsRestored):
             self.decide(event)
+        return EventAnswer(False, True)
 
     def keep(self, event: KeepOffsets) -> ImageDelta:
         delta = decide_keep_offsets(self.image, event).delta
@@ -187,9 +189,9 @@ async def test_only_missing_offsets_are_sent_and_again_until_they_are_stored(mon
     played.decides.set()
     sender = LateOffsets(played, played)  # type: ignore[arg-type]
     stored: list[str] = []
-    assert not sender.keep(OLD, KEPT, lambda: stored.append("known"))
-    assert not sender.keep(NEW, KEPT, lambda: stored.append("no record"))
-    owed = sender.keep(OLD, (*KEPT, {"group": "late", "partition": 0}), lambda: stored.append("late"))
+    assert not sender.keep(OLD, KEPT, lambda _: stored.append("known"))
+    assert not sender.keep(NEW, KEPT, lambda _: stored.append("no record"))
+    owed = sender.keep(OLD, (*KEPT, {"group": "late", "partition": 0}), lambda _: stored.append("late"))
     assert (owed, stored) == ({("late", 0)}, [])
     await until(lambda: stored)
     assert stored == ["late"]

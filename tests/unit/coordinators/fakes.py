@@ -288,7 +288,7 @@ class World:
     late_offsets: list[tuple[Uuid, Sequence[Mapping[str, Any]]]] = field(default_factory=list)
     lacking: bool = False
     """Whether deletion records lack the offsets."""
-    kept: list[Callable[[], object]] = field(default_factory=list)
+    kept: list[Callable[[bool], object]] = field(default_factory=list)
     """What to call when the deletion records have them."""
     """Offsets of deleted topics that the coordinator has reported."""
     turn: EndOfBatchHook = field(init=False)
@@ -320,7 +320,7 @@ class World:
         )
 
     def _keep(
-        self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]], kept: Callable[[], object]
+        self, topic_id: Uuid, offsets: Sequence[Mapping[str, Any]], kept: Callable[[bool], object]
     ) -> set[tuple[str, int]]:
         self.late_offsets.append((topic_id, offsets))
         if not self.lacking:

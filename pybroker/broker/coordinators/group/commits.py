@@ -22,7 +22,7 @@ from typing import Any
 
 from pybroker.broker.coordinators.group.classic_group import ClassicGroup
 from pybroker.broker.coordinators.group.commit_fence import CommitFence
-from pybroker.broker.coordinators.group.offsets import CommittedOffset, WrittenCommit
+from pybroker.broker.coordinators.group.offsets import CommittedOffset, WrittenCommit, offset_value
 from pybroker.broker.coordinators.group.records import (
     OffsetKey,
     OffsetValue,
@@ -206,14 +206,7 @@ class OffsetCommits:
         """See `GroupCoordinator.give_back`. `promise` returns a new pending future."""
         by_group: dict[str, list[tuple[OffsetKey, OffsetValue]]] = {}
         for group_id, partition, offset in map(_as_committed, kept):
-            value = OffsetValue(
-                offset.offset,
-                offset.leader_epoch,
-                offset.metadata,
-                offset.commit_timestamp_ms,
-                offset.expire_timestamp_ms,
-                topic_id,
-            )
+            value = offset_value(topic_id, offset)
             by_group.setdefault(group_id, []).append((OffsetKey(group_id, name, partition), value))
         stored: dict[str, asyncio.Future[ErrorCode]] = {}
         for group_id, entries in by_group.items():
@@ -223,16 +216,32 @@ class OffsetCommits:
             except KafkaError as error:
                 done.set_result(ErrorCode(error.code))
                 continue
-            offsets = shard.offsets
-            offsets.revoke_delegated()
-            lost = [entry for entry in entries if not offsets.is_on_disk(group_id, topic_id, entry[0].partition)]
-            if lost:
-                self._restore(shard, group_id, topic_id, lost, partial(_settle, done))
-            else:
+            shard.offsets.revoke_delegated()
+            shard.rename_offsets(group_id, topic_id, name)
+            lost = [entry for entry in entries if self._is_lost(shard, topic_id, *entry)]
+            # If these offsets were written now, their records would follow those of an open transaction, which are
+            # newer: the deletion record keeps the offsets until the transaction has ended.
+            unstable = {key.partition for of, key in shard.transactions.unstable_of(group_id) if of == topic_id}
+            free = [entry for entry in lost if entry[0].partition not in unstable]
+            _show(shard, group_id, topic_id, lost)
+            if len(free) < len(lost):
+                done.set_result(ErrorCode.CONCURRENT_TRANSACTIONS)
+            elif not lost:
                 done.set_result(ErrorCode.NONE)
+            if free:
+                self._write_back(shard, group_id, topic_id, free, partial(_settle, done))
         return stored
 
-    def _restore(
+    def _is_lost(self, shard: GroupShard, topic_id: Uuid, key: OffsetKey, value: OffsetValue) -> bool:
+        """Return whether an offset from a deletion record has to be restored."""
+        known = shard.offsets.get(key.group, topic_id, key.partition)
+        if known is None or known.log_offset < 0:
+            return True
+        # Of a truncated topic, the record may get a later offset after an earlier one was restored to the successor.
+        # Both are positions in the old log, which ends where the successor begins.
+        return known.offset < value.offset <= self._topics.start_offset(topic_id, key.partition)
+
+    def _write_back(
         self,
         shard: GroupShard,
         group_id: str,
@@ -240,11 +249,7 @@ class OffsetCommits:
         entries: Sequence[tuple[OffsetKey, OffsetValue]],
         finished: Callable[[ErrorCode], None],
     ) -> None:
-        """Write offsets from a deletion record back to the group. Make them visible at once, because the deletion
-        record is durable."""
         group = shard.note_group(group_id)
-        for key, value in entries:
-            shard.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, -1))
         accepted = [(index, topic_id, key, value) for index, (key, value) in enumerate(entries)]
         answers = [ErrorCode.NONE] * len(entries)
         self._append(shard, group, accepted, answers, lambda codes: finished(max(codes, key=abs)))
@@ -307,10 +312,9 @@ class OffsetCommits:
                 shard.count(shard.transactions.written(pending, at))
             else:
                 shard.transactions.failed(pending)
-            for index, topic_id, _, _ in accepted:
+                shard.bury_released()
+            for index, *_ in accepted:
                 answers[index] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in TOO_LARGE else error
-                if error is ErrorCode.NONE and topic_id in pending.removed_topics:
-                    answers[index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             finished(answers)
 
         records = [encode_offset(key, value) for _, _, key, value in accepted]
@@ -359,6 +363,16 @@ class OffsetCommits:
         # Remove the offset from memory only after the tombstone is written. Otherwise the offset could return after a
         # crash, or be missing from memory if the write fails.
         shard.log.write([(encode_offset_key(key), None) for _, key in doomed], written)
+
+
+def _show(
+    shard: GroupShard, group_id: str, topic_id: Uuid, entries: Sequence[tuple[OffsetKey, OffsetValue]]
+) -> None:
+    """Make offsets from a deletion record visible before they are written: the deletion record is durable."""
+    if entries:
+        shard.note_group(group_id)
+    for key, value in entries:
+        shard.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, -1))
 
 
 def _as_committed(kept: Mapping[str, Any]) -> tuple[str, int, CommittedOffset]:

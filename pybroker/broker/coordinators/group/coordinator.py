@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pybroker.broker.coordinators.group.classic_group import JoinResult, SyncResult
     from pybroker.broker.coordinators.group.commits import Finished
     from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, TopicOffsets
-    from pybroker.broker.coordinators.group.records import OffsetKey
     from pybroker.broker.coordinators.group.shard import GroupShard
     from pybroker.broker.coordinators.group.shard_dependencies import GroupDependencies
     from pybroker.broker.coordinators.group.transactional_offsets import Watch
@@ -358,9 +357,11 @@ class GroupCoordinator:
         return {(topic_id, key.partition) for topic_id, key in shard.transactions.unstable_of(group_id)}
 
     def fetch_all(self, group_id: str) -> list[tuple[Uuid, TopicOffsets]]:
-        """Return all committed offsets of the group by topic id. Raise KafkaError for the whole group."""
+        """Return all committed offsets of the group in existing topics, by topic id. Raise KafkaError for the whole
+        group."""
         shard = self.shard(group_id, empty_allowed=True)
-        return list(shard.offsets.topics(group_id).items())
+        name_of = self._dependencies.topics.topic_name
+        return [found for found in shard.offsets.topics(group_id).items() if name_of(found[0]) is not None]
 
     def delete_offsets(
         self, group_id: str, wanted: Sequence[tuple[str, int]]
@@ -448,28 +449,11 @@ class GroupCoordinator:
             # `keys_of_topic` revokes delegated commits, so data threads commit nothing until the offsets are dropped.
             doomed = [(shard, shard.offsets.keys_of_topic(topic.topic_id)) for shard in self.shards]
             committed = self.committed_for(topic.topic_id)
-            protected: list[tuple[GroupShard, list[OffsetKey]]] = []
-            kept = partial(self._bury, topic.name, protected)
-            late = self._keep_offsets(topic.topic_id, committed, kept) if committed else ()
-            for shard, committed_keys in doomed:
-                keys = list(dict.fromkeys([*committed_keys, *shard.transactions.drop_topic(topic.topic_id)]))
-                shard.offsets.drop_topic(topic.topic_id)
+            stored: list[Callable[[bool], None]] = []
+            late = self._keep_offsets(topic.topic_id, committed, partial(_call_all, stored)) if committed else ()
+            for shard, keys in doomed:
                 self._statistics.offset_deletions += len(keys)
-                if late:
-                    # Until the controller has these offsets, their records are the only copy.
-                    last = [key for key in keys if (key.group, key.partition) in late]
-                    shard.protect(last)
-                    protected.append((shard, last))
-                    keys = [key for key in keys if (key.group, key.partition) not in late]
-                if keys:
-                    shard.write_offset_tombstones(keys, partial(_note_tombstones, topic.name))
-
-    def _bury(self, name: str, protected: Sequence[tuple[GroupShard, list[OffsetKey]]]) -> None:
-        """Write the tombstones of offsets that the controller has stored late."""
-        for shard, keys in protected:
-            obsolete = shard.unprotect(keys)
-            if obsolete and any(known is shard for known in self.shards):
-                shard.write_offset_tombstones(obsolete, partial(_note_tombstones, name))
+                stored.append(shard.drop_topic(topic.topic_id, keys, late))
 
     def offsets_of_topic(self, topic_id: Uuid) -> list[tuple[str, int, CommittedOffset]]:
         """Return (group, partition, offset) of all committed offsets of one incarnation, for its deletion record."""
@@ -540,7 +524,6 @@ class GroupCoordinator:
             self._loop.call_soon(self._expire, todo[EXPIRY_GROUPS_A_TURN:])
 
 
-def _note_tombstones(name: str, error: ErrorCode) -> None:
-    if error is not ErrorCode.NONE:
-        # No data is at risk: the records name the id of a deleted topic, and the next load skips such records.
-        log.warning("cannot store tombstones for the offsets of a deleted topic topic=%s: %s", name, error.name)
+def _call_all(functions: Sequence[Callable[[bool], None]], value: bool) -> None:
+    for function in functions:
+        function(value)

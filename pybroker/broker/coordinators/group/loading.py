@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import msgspec
 
@@ -20,13 +21,15 @@ from pybroker.broker.coordinators.group.records import (
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.share.records import StoredShareGroup
 from pybroker.broker.coordinators.streams.records import StoredStreamsGroup
-from pybroker.native import CodecError, StoredRecord
+from pybroker.native import CodecError, StoredRecord, Uuid
 
 log = logging.getLogger(__name__)
 
-Pending = dict[OffsetKey, tuple[int, OffsetValue]]
-"""Key → (offset of its record, value)."""
+StoredOffset = tuple[int, OffsetValue]
+"""(offset of the record, value)."""
 
+Pending = dict[tuple[OffsetKey, Uuid | None], StoredOffset]
+"""The commits of one transaction. The key names the topic only; the topic id is part of the value."""
 
 StoredGroup = StoredConsumerGroup | StoredShareGroup | StoredStreamsGroup
 
@@ -40,7 +43,9 @@ STORED: dict[GroupKind, type[StoredGroup]] = {
 class LoadedGroups(msgspec.Struct):
     """The last value of every key. Implements the shards' `Replay`."""
 
-    offsets: Pending = {}
+    offsets: dict[OffsetKey, StoredOffset] = {}
+    earlier: dict[OffsetKey, dict[Uuid, StoredOffset]] = {}
+    """Last values for other incarnations of the key's topic, which may be undeleted."""
     pending: dict[int, Pending] = {}
     """Producer → its commits in a transaction that has not ended."""
     classic_groups: dict[str, GroupValue] = {}
@@ -81,17 +86,42 @@ class LoadedGroups(msgspec.Struct):
     def _take_offset(self, key: OffsetKey, record: StoredRecord) -> None:
         if record.value is None:
             self.offsets.pop(key, None)
+            self.earlier.pop(key, None)
             for pending in self.pending.values():
-                pending.pop(key, None)
+                for pair in [pair for pair in pending if pair[0] == key]:
+                    del pending[pair]
             return
         stored = record.offset, decode_offset_value(record.value)
         if record.producer_id >= 0:
-            self.pending.setdefault(record.producer_id, {})[key] = stored
+            self.pending.setdefault(record.producer_id, {})[key, stored[1].topic_id] = stored
         else:
-            self.offsets[key] = stored
+            self._put(key, stored)
 
     def _end(self, producer_id: int, *, committed: bool) -> None:
-        for key, stored in self.pending.pop(producer_id, {}).items():
-            # Keep newer commits that were made outside a transaction.
-            if committed and self.offsets.get(key, (-1, None))[0] < stored[0]:
-                self.offsets[key] = stored
+        for (key, _), stored in self.pending.pop(producer_id, {}).items():
+            if committed:
+                self._put(key, stored)
+
+    def _put(self, key: OffsetKey, stored: StoredOffset) -> None:
+        """Store a value unless the key has a later one of the same incarnation: a transaction's commit may be older
+        than commits outside it."""
+        last = self.offsets.get(key)
+        if last is not None and last[1].topic_id != stored[1].topic_id:
+            # A value without an id belongs to the current incarnation of the name. Beside a later value it counts for
+            # nothing.
+            older = min(last, stored, key=lambda value: value[0])
+            topic_id = older[1].topic_id
+            if topic_id is not None:
+                others = self.earlier.setdefault(key, {})
+                if topic_id not in others or others[topic_id][0] < older[0]:
+                    others[topic_id] = older
+        if last is None or last[0] < stored[0]:
+            self.offsets[key] = stored
+
+    def every_offset(self) -> Iterator[tuple[OffsetKey, int, OffsetValue]]:
+        """Yield (key, offset of the record, value) of the last values for each incarnation."""
+        for key, (at, value) in self.offsets.items():
+            yield key, at, value
+            for topic_id, (earlier_at, earlier) in self.earlier.get(key, {}).items():
+                if topic_id != value.topic_id:
+                    yield key, earlier_at, earlier

@@ -42,17 +42,27 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-KeepOffsetsOf = Callable[[Uuid, Sequence[Mapping[str, Any]], Callable[[], object]], Collection[tuple[str, int]]]
-"""Called with the committed offsets of a topic that no longer exists, before they are dropped. Each offset has the form
-of `kept_offset`.
-
-Returns the group and partition of each offset that only the offsets topic contains, and a callable. The caller calls it
-when the deletion record contains them. Must be quick, because it blocks the event loop."""
+KeepOffsetsOf = Callable[[Uuid, Sequence[Mapping[str, Any]], Callable[[bool], object]], Collection[tuple[str, int]]]
+"""Called with the committed offsets of a topic that no longer exists, in the form of `kept_offset`. Returns the group
+and partition of each offset that only the offsets topic has. The last argument is called, later, when the deletion
+record has them; it gets whether the topic is live again. Must be quick: it blocks the event loop."""
 
 
 def kept_offset(group: str, partition: int, offset: CommittedOffset) -> Mapping[str, Any]:
     """Return a committed offset in the form of a deletion record."""
     return {"group": group, "partition": partition, **msgspec.structs.asdict(offset)}
+
+
+def offset_value(topic_id: Uuid, offset: CommittedOffset) -> OffsetValue:
+    """Return the value of a committed offset's record."""
+    return OffsetValue(
+        offset.offset,
+        offset.leader_epoch,
+        offset.metadata,
+        offset.commit_timestamp_ms,
+        offset.expire_timestamp_ms,
+        topic_id,
+    )
 
 
 class TopicOffsets(msgspec.Struct):
@@ -188,6 +198,20 @@ class Offsets:
             self._unlink(topic_id, group)
             if not topics:
                 del self._groups[group]
+
+    def rename(self, group: str, topic_id: Uuid, name: str) -> dict[OffsetKey, CommittedOffset]:
+        """Give the group's offsets of a topic the topic's new name. Return the durable ones by their old keys; none if
+        they have the name already."""
+        topic = self.topics(group).get(topic_id)
+        if topic is None or topic.name == name:
+            return {}
+        old, topic.name = topic.name, name
+        durable = {partition: value for partition, value in topic.partitions.items() if value.log_offset >= 0}
+        return {OffsetKey(group, old, partition): value for partition, value in durable.items()}
+
+    def is_in_flight(self, topic_id: Uuid, key: OffsetKey) -> bool:
+        """Return whether a record for `key` is being written for this incarnation."""
+        return (topic_id, key) in self._under_way()
 
     def keys_of_group(self, group: str) -> list[tuple[Uuid, OffsetKey]]:
         """Return the keys that need tombstones when a group is deleted: committed offsets, and commits being

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -24,7 +23,13 @@ from pybroker.broker.coordinators.group.classic_members import ClassicMembers
 from pybroker.broker.coordinators.group.interfaces import GroupCoordinatorSettings
 from pybroker.broker.coordinators.group.loading import LoadedGroups
 from pybroker.broker.coordinators.group.migration import can_downgrade, downgrade, upgrade
-from pybroker.broker.coordinators.group.offsets import CommittedOffset, KeepOffsetsOf, Offsets, kept_offset
+from pybroker.broker.coordinators.group.offsets import (
+    CommittedOffset,
+    KeepOffsetsOf,
+    Offsets,
+    kept_offset,
+    offset_value,
+)
 from pybroker.broker.coordinators.group.rebalance import ClassicRebalances
 from pybroker.broker.coordinators.group.records import (
     GroupValue,
@@ -32,6 +37,7 @@ from pybroker.broker.coordinators.group.records import (
     OffsetKey,
     encode_group_key,
     encode_group_value,
+    encode_offset,
     encode_offset_key,
 )
 from pybroker.broker.coordinators.group.transactional_offsets import Counting, TransactionalOffsets
@@ -116,6 +122,10 @@ class GroupShard(Shard[LoadedGroups]):
         self._statistics = statistics
         self._keep_offsets = keep_offsets
         self._protected: Counter[OffsetKey] = Counter()
+        """Keys that accept no commits. Their topic is deleted, and its deletion record does not have the offsets yet:
+        if this broker dies, the next coordinator reads the records of these keys."""
+        self._obsolete: set[OffsetKey] = set()
+        """Keys whose tombstones are postponed: a record of the key is still needed."""
         self._removals_before = removals.count
         """Number of topic removals to ignore for loaded groups: another broker may have formed the groups' generations
         after these removals."""
@@ -134,27 +144,23 @@ class GroupShard(Shard[LoadedGroups]):
         skipped offsets: an unknown topic id does not prove a deletion, and a commit to a new incarnation of the name
         replaces the record anyway.
         """
+        self._install_pending(loaded)
         hidden = 0
-        of_deleted: dict[Uuid, list[Mapping[str, Any]]] = {}
-        names: dict[Uuid, str] = {}
-        for key, (at, value) in loaded.offsets.items():
-            # Before version 4, Kafka's values have no topic id. They belong to the current incarnation of the topic
-            # name.
+        of_deleted: dict[Uuid, dict[OffsetKey, CommittedOffset]] = {}
+        for key, at, value in loaded.every_offset():
+            # Kafka's values before version 4 have no topic id; they belong to the current incarnation of the name.
             topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
             if topic_id is None or self._topics.topic_name(topic_id) is None:
                 hidden += 1
                 if topic_id is not None:
-                    kept = kept_offset(key.group, key.partition, CommittedOffset.stored(value, at))
-                    of_deleted.setdefault(topic_id, []).append(kept)
-                    names[topic_id] = key.topic
+                    of_deleted.setdefault(topic_id, {})[key] = CommittedOffset.stored(value, at)
                 continue
-            self.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, at))
+            self._put_live(topic_id, key, CommittedOffset.stored(value, at))
         for topic_id, offsets in of_deleted.items():
-            protected: list[OffsetKey] = []
-            late = self._keep_offsets(topic_id, tuple(offsets), partial(self.unprotect, protected))
-            protected += (OffsetKey(group, names[topic_id], partition) for group, partition in late)
-            self.protect(protected)
-        self._install_pending(loaded)
+            self._keep(topic_id, offsets)
+        for producer_id, at, committed in self._markers_while_loading:
+            self.count(self.transactions.ended(producer_id, at, committed=committed))
+        self._markers_while_loading.clear()
         for group_id, stored in loaded.classic_groups.items():
             classic = group_of_value(group_id, stored)
             classic.formed_at = self._removals_before
@@ -168,7 +174,7 @@ class GroupShard(Shard[LoadedGroups]):
         for group_id in self.offsets.groups():
             self.note_group(group_id)
         for pending in loaded.pending.values():
-            for key in pending:
+            for key, _ in pending:
                 self.note_group(key.group)
         for classic in self.groups.all_of(ClassicGroup):
             self.rebalances.resume(classic)
@@ -186,14 +192,11 @@ class GroupShard(Shard[LoadedGroups]):
 
     def _install_pending(self, loaded: LoadedGroups) -> None:
         for producer_id, pending in loaded.pending.items():
-            for key, (at, value) in pending.items():
+            for (key, _), (at, value) in pending.items():
                 topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
-                if topic_id is not None and self._topics.topic_name(topic_id) is not None:
+                if topic_id is not None:
                     commit = self.transactions.began(producer_id, -1, [(topic_id, key, value)])
                     self.transactions.written(commit, at)
-        for producer_id, at, committed in self._markers_while_loading:
-            self.count(self.transactions.ended(producer_id, at, committed=committed))
-        self._markers_while_loading.clear()
 
     def give_up(self, error: ErrorCode) -> None:
         """End the shard because it moves to another broker or the broker stops: waiting clients get `error`."""
@@ -293,12 +296,19 @@ class GroupShard(Shard[LoadedGroups]):
         return self.offsets.has_commit_in_flight(group_id) or bool(self.transactions.unstable_of(group_id))
 
     def count(self, offsets: list[Counting]) -> None:
-        """Store the offsets of a committed transaction. Readers see them afterwards."""
+        """Store the offsets of a committed transaction, which then become visible to readers. Add those of deleted
+        topics to the deletion records."""
+        of_deleted: dict[Uuid, dict[OffsetKey, CommittedOffset]] = {}
         for topic_id, key, value in offsets:
-            if self._topics.topic_name(topic_id) is not None:
-                self.note_group(key.group)
-                self.offsets.put(key.group, topic_id, key.topic, key.partition, value)
-                self._statistics.offset_commits += 1
+            if self._topics.topic_name(topic_id) is None:
+                of_deleted.setdefault(topic_id, {})[key] = value
+                continue
+            self.note_group(key.group)
+            self._put_live(topic_id, key, value)
+            self._statistics.offset_commits += 1
+        for topic_id, late in of_deleted.items():
+            self._keep(topic_id, late)
+        self.bury_released()
 
     def note_commits(self) -> None:
         """Add the commits of data threads to the statistics."""
@@ -496,22 +506,139 @@ class GroupShard(Shard[LoadedGroups]):
         self.offsets.drop_group(group_id)
         return [key for _, key in dict.fromkeys(keys)]
 
-    def protect(self, keys: Iterable[OffsetKey]) -> None:
-        """Refuse commits that would replace the records of these keys, until `unprotect`. The topic of the keys is
-        deleted, but its deletion record does not have the offsets yet. If this broker dies, the next coordinator reads
-        the offsets from these records.
-        """
-        self._protected.update(keys)
+    # --- deleted topics -----------------------------------------------------------------------------------------------
 
-    def unprotect(self, keys: Iterable[OffsetKey]) -> list[OffsetKey]:
-        """End `protect`; return the keys whose records are no longer needed."""
-        self._protected.subtract(keys)
-        free = [key for key in keys if self._protected[key] <= 0]
-        for key in free:
-            del self._protected[key]
-        # After an undelete, or if a successor continues the offsets, a key may already have a new record.
-        unstable = {key for group in {key.group for key in free} for _, key in self.transactions.unstable_of(group)}
-        return [key for key in free if key not in unstable and not self.offsets.has(key)]
+    def drop_topic(
+        self, topic_id: Uuid, keys: Sequence[OffsetKey], late: Collection[tuple[str, int]]
+    ) -> Callable[[bool], None]:
+        """Drop the offsets of a deleted incarnation, which have these keys.
+
+        `late`: group and partition of the offsets that the deletion record lacks. They stay until the returned function
+        is called with the information whether the topic is live again. Offsets in open transactions stay until the
+        transactions end.
+        """
+        kept: dict[OffsetKey, CommittedOffset] = {}
+        # A commit that is being written fails. Its record follows the offset's, and a tombstone has to follow both.
+        followed: set[OffsetKey] = set()
+        for key in keys if late else ():
+            value = self.offsets.get(key.group, topic_id, key.partition)
+            if value is not None and (key.group, key.partition) in late:
+                kept[key] = value
+                if self.offsets.is_in_flight(topic_id, key):
+                    followed.add(key)
+        self.offsets.drop_topic(topic_id)
+        obsolete = dict.fromkeys(key for key in keys if key not in kept)
+        self._bury([*obsolete, *self.transactions.keys_of_topic(topic_id)])
+        self._hold(topic_id, kept, followed)
+        return partial(self._let_go, topic_id, kept)
+
+    def _keep(self, topic_id: Uuid, offsets: Mapping[OffsetKey, CommittedOffset]) -> None:
+        """Add committed offsets of a deleted topic to its deletion record, unless it has them."""
+        held: dict[OffsetKey, CommittedOffset] = {}
+        kept = tuple(kept_offset(key.group, key.partition, value) for key, value in offsets.items())
+        late = self._keep_offsets(topic_id, kept, partial(self._let_go, topic_id, held))
+        held.update({key: value for key, value in offsets.items() if (key.group, key.partition) in late})
+        self._hold(topic_id, held)
+
+    def _hold(
+        self, topic_id: Uuid, late: Mapping[OffsetKey, CommittedOffset], followed: Collection[OffsetKey] = ()
+    ) -> None:
+        """Keep the records of offsets that the topic's deletion record lacks, until `_let_go`.
+
+        Except for `followed`, the offsets also stay in memory under the id of the deleted topic: if an undelete makes
+        the topic visible first, its groups see them, and no older offset from the deletion record is written after
+        them.
+        """
+        for key, value in late.items():
+            if key not in followed:
+                self.note_group(key.group)
+                self.offsets.put(key.group, topic_id, key.topic, key.partition, value)
+        self._protected.update(late.keys())
+
+    def _let_go(self, topic_id: Uuid, late: Mapping[OffsetKey, CommittedOffset], is_live: bool) -> None:
+        """End `_hold`: the deletion record has the offsets. `is_live`: whether the topic was live again by then."""
+        self._protected.subtract(late.keys())
+        for key, value in late.items():
+            if self._protected[key] <= 0:
+                del self._protected[key]
+            if self.offsets.get(key.group, topic_id, key.partition) == value:
+                if is_live or self._topics.topic_name(topic_id) is not None:
+                    # The topic is back, and these are its offsets.
+                    continue
+                self.offsets.remove(key.group, topic_id, key.partition)
+            self._obsolete.add(key)
+        self.bury_released()
+
+    def _put_live(self, topic_id: Uuid, key: OffsetKey, value: CommittedOffset) -> None:
+        """Store a durable offset of an existing topic. The topic may have another name than when the offset was
+        committed: it was deleted and undeleted since."""
+        name = self._topics.topic_name(topic_id)
+        if name is None or name == key.topic:
+            self.offsets.put(key.group, topic_id, key.topic, key.partition, value)
+            return
+        self.rename_offsets(key.group, topic_id, name)
+        if self.transactions.is_unstable(key.group, topic_id, key.partition):
+            # A record written now would follow that of the open transaction, which is newer.
+            value = msgspec.structs.replace(value, log_offset=-1)
+        self.offsets.put(key.group, topic_id, name, key.partition, value)
+        if value.log_offset >= 0:
+            self._write_renamed(topic_id, name, {key: value})
+
+    def rename_offsets(self, group_id: str, topic_id: Uuid, name: str) -> None:
+        """Write a group's offsets of an undeleted topic under its present name, unless they have it."""
+        renamed = self.offsets.rename(group_id, topic_id, name)
+        if renamed:
+            self._write_renamed(topic_id, name, renamed)
+
+    def _write_renamed(self, topic_id: Uuid, name: str, offsets: Mapping[OffsetKey, CommittedOffset]) -> None:
+        """Write offsets that have these keys under another name of their topic, and then tombstones for the old keys.
+        If that fails, the next load repeats it."""
+        self.offsets.revoke_delegated()
+        moved: list[tuple[OffsetKey, OffsetKey, CommittedOffset]] = []
+        for key, value in offsets.items():
+            new = OffsetKey(key.group, name, key.partition)
+            # A later commit replaces the offset anyway: one that is being written, or one in an open transaction.
+            if (
+                self.offsets.get(key.group, topic_id, key.partition) == value
+                and not self.offsets.is_in_flight(topic_id, new)
+                and not self.transactions.is_unstable(key.group, topic_id, key.partition)
+            ):
+                moved.append((key, new, value))
+
+        def written(error: ErrorCode, at: int) -> None:
+            if error is not ErrorCode.NONE:
+                return
+            for position, (_, new, value) in enumerate(moved):
+                if self.offsets.get(new.group, topic_id, new.partition) == value:
+                    stored = msgspec.structs.replace(value, log_offset=at + position)
+                    self.offsets.put(new.group, topic_id, name, new.partition, stored)
+            self._obsolete.update(key for key, _, _ in moved)
+            self.bury_released()
+
+        if moved:
+            self.log.write([encode_offset(new, offset_value(topic_id, value)) for _, new, value in moved], written)
+
+    def _bury(self, keys: Iterable[OffsetKey]) -> None:
+        """Write tombstones for offsets of a deleted topic. Postpone those of keys whose records are still needed."""
+        unstable = self.transactions.unstable_keys()
+        needed = {key for key in keys if key in unstable or key in self._protected}
+        self._obsolete |= needed
+        self._write_tombstones_of_deleted([key for key in keys if key not in needed])
+
+    def bury_released(self) -> None:
+        """Write postponed tombstones of keys whose transactions have ended and whose offsets the deletion record has.
+        """
+        if not self._obsolete:
+            return
+        unstable = self.transactions.unstable_keys()
+        free = [key for key in self._obsolete if key not in unstable and key not in self._protected]
+        self._obsolete.difference_update(free)
+        # After an undelete, or for another incarnation of the name, a key may have a new record already.
+        self._write_tombstones_of_deleted([key for key in free if not self.offsets.has(key)])
+
+    def _write_tombstones_of_deleted(self, keys: list[OffsetKey]) -> None:
+        if keys:
+            self.write_offset_tombstones(keys, partial(_note_tombstones, sorted({key.topic for key in keys})))
 
     def is_protected(self, group_id: str, name: str, partition: int | None = None) -> bool:
         """Return whether a commit has to wait. With partition None, return whether a commit for any partition of the
@@ -525,6 +652,14 @@ class GroupShard(Shard[LoadedGroups]):
     def write_offset_tombstones(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
         """Write tombstones for offsets that the caller has already removed from `offsets`."""
         self.log.write([(encode_offset_key(key), None) for key in keys], lambda error, _: done(error))
+
+
+def _note_tombstones(names: Sequence[str], error: ErrorCode) -> None:
+    if error not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+        # No data is at risk: the records name the topic id of a deleted topic, and the next load skips them.
+        log.warning(
+            "cannot store tombstones for the offsets of a deleted topic topic=%s: %s", ", ".join(names), error.name
+        )
 
 
 def group_value(group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> GroupValue:

@@ -1,14 +1,16 @@
 """Offsets of one offsets partition that were committed in open transactions (KIP-98).
 
 A commit marker makes the transaction's offsets visible; an abort marker discards them. This broker appends commits and
-markers in a certain order, but the writes may complete in another order. Therefore the offsets in the log decide which
-marker ends which commit.
+markers in a known order, but their writes may complete in another order. Their offsets in the log therefore decide
+which marker ends which commit.
+
+The offsets of a deleted topic stay pending: if the transaction commits, they belong into the topic's deletion record.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -27,14 +29,11 @@ class PendingCommit(msgspec.Struct, eq=False):
     producer_id: int
     epoch: int
     items: list[Item | None]
-    """The committed offsets. An item is None if its group or topic was deleted."""
+    """The committed offsets; None for an offset whose group was deleted."""
     at: int = -1
     """Log offset of the commit's first record; −1 while it is being written."""
     markers: list[tuple[int, bool]] = []
-    """Markers that completed while this commit was being written: (log offset, whether the transaction was committed).
-    """
-    removed_topics: set[Uuid] = set()
-    """Topics that were removed while this commit was being written."""
+    """(log offset, whether it is a commit marker) of markers that completed while this commit was being written."""
 
 
 class Watch:
@@ -135,6 +134,18 @@ class TransactionalOffsets:
         """Return the group's offsets that open transactions may still change."""
         return [pair for pair in self._unstable if pair[1].group == group] if self._unstable else []
 
+    def unstable_keys(self) -> set[OffsetKey]:
+        """Return the keys of all offsets in open transactions, of any incarnation."""
+        return {key for _, key in self._unstable}
+
+    def is_unstable(self, group: str, topic_id: Uuid, partition: int) -> bool:
+        """Return whether an open transaction may still change an offset."""
+        return any(of == topic_id and key.partition == partition for of, key in self.unstable_of(group))
+
+    def keys_of_topic(self, topic_id: Uuid) -> list[OffsetKey]:
+        """Return the keys of one incarnation's offsets in open transactions."""
+        return [key for of, key in self._unstable if of == topic_id]
+
     def has_topic(self, topic_id: Uuid) -> bool:
         """Return whether a commit for this topic is being written."""
         return any(
@@ -145,20 +156,9 @@ class TransactionalOffsets:
 
     # --- removal ------------------------------------------------------------------------------------------------------
 
-    def drop_topic(self, topic_id: Uuid) -> list[OffsetKey]:
-        """Drop the pending offsets of a deleted incarnation; return their keys."""
-        for all_of_one in self._pending.values():
-            for pending in all_of_one:
-                if pending.at < 0:
-                    pending.removed_topics.add(topic_id)
-        return [key for of, key in self._drop(lambda of, key: of == topic_id)]
-
     def drop_group(self, group: str) -> list[tuple[Uuid, OffsetKey]]:
         """Drop the pending offsets of a deleted group; return their keys."""
-        return self._drop(lambda of, key: key.group == group)
-
-    def _drop(self, goes: Callable[[Uuid, OffsetKey], bool]) -> list[tuple[Uuid, OffsetKey]]:
-        gone = [pair for pair in self._unstable if goes(*pair)]
+        gone = self.unstable_of(group)
         for pair in gone:
             del self._unstable[pair]
         doomed = set(gone)
