@@ -23,6 +23,7 @@ from pybroker.broker.metadata.control_messages import (
     RestoreReplicasResponse,
     StopReplicaRequest,
     StopReplicaResponse,
+    StopReplicaTopicState,
     TopicPartitionErrors,
 )
 from pybroker.broker.metadata.deletion_records import DELETING, STAGED, UNDELETING, DeletionRecord
@@ -168,6 +169,8 @@ class Deletions:
         for topic in request.topic_states:
             if topic.topic_id in failed or broker_id not in self._unconfirmed.get(topic.topic_id, ()):
                 continue
+            if not self._is_current(topic):
+                continue
             self._unconfirmed[topic.topic_id].discard(broker_id)
             if self._unconfirmed[topic.topic_id]:
                 self._note_partly(topic.topic_id)
@@ -180,6 +183,12 @@ class Deletions:
         again = [topic_id for topic_id in failed if self._may_retry(topic_id)]
         if again:
             self._later(broker_id, again)
+
+    def _is_current(self, topic: StopReplicaTopicState) -> bool:
+        """Return whether a request belongs to the topic's current deletion. A report of an earlier one may arrive late.
+        An undelete raises the leader epochs, so the highest epoch identifies the deletion."""
+        record = self._image.deletions.get(topic.topic_id)
+        return record is None or topic.last_epoch in (-1, record.leader_epoch_max)
 
     def restored(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> None:
         """Process a broker's response to RestoreReplicas."""
