@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pybroker.broker.coordinators.consumer import records as consumer
+from pybroker.broker.coordinators.consumer.model import ConsumerMemberState
 from pybroker.broker.coordinators.group.records import (
     EpochGroupKey,
     GroupKey,
@@ -182,3 +184,40 @@ def test_long_ids_are_not_remembered() -> None:
         assert tracemalloc.get_traced_memory()[0] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("number", "revokes", "state"),
+    [
+        (0, False, ConsumerMemberState.STABLE),
+        (1, True, ConsumerMemberState.UNREVOKED),
+        (2, False, ConsumerMemberState.UNRELEASED),
+        # Earlier pybroker versions numbered the states from 1.
+        (1, False, ConsumerMemberState.STABLE),
+        (2, True, ConsumerMemberState.UNREVOKED),
+        (3, False, ConsumerMemberState.UNRELEASED),
+        # Of a later release.
+        (127, False, ConsumerMemberState.UNRELEASED),
+    ],
+)
+def test_member_states_of_kafka_and_of_earlier_versions_are_read(
+    number: int, revokes: bool, state: ConsumerMemberState
+) -> None:
+    topics = [m.ConsumerGroupCurrentMemberAssignmentValue_TopicPartitions(Uuid(1, 2), [0], [3])]
+    stored = consumer.StoredConsumerGroup()
+    stored.take(consumer.GROUP, "", encode_versioned(m.ConsumerGroupMetadataValue(3, 0), 0))
+    member = m.ConsumerGroupMemberMetadataValue(subscribed_topic_names=["orders"], subscribed_topic_regex=None)
+    stored.take(consumer.MEMBER, "m", encode_versioned(member, 0))
+    current = m.ConsumerGroupCurrentMemberAssignmentValue(3, 2, number, [], topics if revokes else [])
+    stored.take(consumer.CURRENT, "m", encode_versioned(current, 0))
+    group = stored.group("g")
+    assert group is not None
+    assert (group.members["m"].state, group.members["m"].subscription.regex) == (state, None)
+
+
+def test_tombstones_of_a_consumer_group_include_a_type_that_only_kafka_writes() -> None:
+    stored = consumer.StoredConsumerGroup()
+    stored.take(consumer.GROUP, "", encode_versioned(m.ConsumerGroupMetadataValue(3, 0), 0))
+    group = stored.group("g")
+    assert group is not None
+    assert consumer.tombstones(group) == {bytes((0, kind)) + b"\x00\x01g": None for kind in (6, 4, 3)}

@@ -151,7 +151,7 @@ def _find(group: ConsumerGroup, beat: ConsumerHeartbeat) -> tuple[ConsumerMember
 def inherited(known: ConsumerMember, member_id: str) -> ConsumerMember:
     """Return the new member of a static instance. It takes over the previous member's partitions, and starts with the
     join epoch."""
-    if known.member_id == member_id:
+    if known.member_id == member_id and known.epoch != GOES_AWAY:
         return known
     return msgspec.structs.replace(known, member_id=member_id, epoch=JOINS, previous_epoch=-1)
 
@@ -203,7 +203,8 @@ def leave(group: ConsumerGroup, beat: ConsumerHeartbeat) -> None:
     else:
         member = group.instance(beat.instance_id, beat.member_id)
     if beat.epoch == GOES_AWAY:
-        group.put(msgspec.structs.replace(member, epoch=GOES_AWAY))
+        # Epoch 0: the member that replaces this one may commit from its first epoch on.
+        group.put(msgspec.structs.replace(member, epoch=GOES_AWAY, assigned=dict.fromkeys(member.assigned, JOINS)))
     else:
         remove(group, member.member_id)
 

@@ -30,11 +30,11 @@ class ConsumerGroupState(StrEnum):
 class ConsumerMemberState(IntEnum):
     """Reconciliation states of members, numbered as Kafka stores them."""
 
-    STABLE = 1
+    STABLE = 0
     """The member owns exactly its target assignment, or has not received a newer one."""
-    UNREVOKED = 2
+    UNREVOKED = 1
     """The member has to revoke partitions and has not confirmed the revocation yet."""
-    UNRELEASED = 3
+    UNRELEASED = 2
     """The member waits for partitions that other members have not revoked."""
 
 
@@ -86,9 +86,9 @@ class ConsumerMember(msgspec.Struct, frozen=True):
         return self.subscription.classic is not None
 
     def moved_to(self, epoch: int) -> ConsumerMember:
-        """Return the member in another epoch. Its current epoch becomes its previous epoch, because the member repeats
-        the old epoch if it loses the response."""
-        return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
+        """Return the member in an epoch. Its current epoch becomes its previous epoch, because the member repeats the
+        old epoch if it loses the response. As in Kafka, an unchanged epoch becomes the previous epoch, too."""
+        return msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
         """Return whether the member owns exactly its target assignment."""

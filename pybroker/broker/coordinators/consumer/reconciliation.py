@@ -31,19 +31,21 @@ def reconcile(
     """
     if member.state is ConsumerMemberState.STABLE and member.epoch == target_epoch and member.assigned.keys() <= target:
         return member
+    stays_in = member.epoch
     if member.state is ConsumerMemberState.UNREVOKED:
         if owned is None or not owned.isdisjoint(member.revoking):
             return member
         # The member has revoked the partitions and moves to a new epoch. Requests in the old epoch are outdated.
-        member = msgspec.structs.replace(member.moved_to(min(member.epoch + 1, target_epoch)), revoking={})
+        stays_in = min(member.epoch + 1, target_epoch)
     kept = {partition: since for partition, since in member.assigned.items() if partition in target}
     leaving = {partition: since for partition, since in member.assigned.items() if partition not in target}
     if leaving and (owned is None or not owned.isdisjoint(leaving)):
-        return msgspec.structs.replace(member, state=ConsumerMemberState.UNREVOKED, assigned=kept, revoking=leaving)
+        return msgspec.structs.replace(
+            member.moved_to(stays_in), state=ConsumerMemberState.UNREVOKED, assigned=kept, revoking=leaving
+        )
     missing = target - kept.keys()
     free = [partition for partition in missing if may_give(partition)]
     kept.update(dict.fromkeys(free, target_epoch))
     state = ConsumerMemberState.STABLE if len(free) == len(missing) else ConsumerMemberState.UNRELEASED
-    if member.epoch == target_epoch and state is member.state and not free and not leaving:
-        return member
-    return msgspec.structs.replace(member.moved_to(target_epoch), state=state, assigned=kept, revoking={})
+    moved = msgspec.structs.replace(member.moved_to(target_epoch), state=state, assigned=kept, revoking={})
+    return member if moved == member else moved

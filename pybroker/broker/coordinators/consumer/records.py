@@ -2,11 +2,12 @@
 
 Key types: 3 the group epoch, 5 a member's subscription, 6 the epoch of the target assignment, 7 a member's target
 assignment, 8 a member's current assignment, 16 the topics that a regular expression matches. Values are version 0. Type
-4 (the group's topics, before Kafka 4.1) is skipped when read and never written.
+4 (the group's topics, before Kafka 4.1) is skipped when read; only its tombstone is written, with those of the group.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,12 +21,14 @@ from pybroker.broker.coordinators.consumer.model import (
     ResolvedRegex,
 )
 from pybroker.broker.coordinators.group_base.epoch_kind import Records
-from pybroker.broker.coordinators.group_base.record_types import GroupReplay, RecordTypes
-from pybroker.native import Uuid
+from pybroker.broker.coordinators.group_base.record_types import GroupReplay, RecordTypes, with_last
+from pybroker.native import Uuid, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned
 
-GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 5, 6, 7, 8, 16
+GROUP, TOPICS, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
+STABLE_BEFORE = 1
+"""The number of STABLE in records of earlier pybroker versions."""
 
 TYPES = RecordTypes(
     {
@@ -86,10 +89,14 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
 
 def tombstones(group: ConsumerGroup) -> Records:
     """Return tombstones for all records of a group."""
-    records = changes(group, ConsumerGroup(group.group_id))
-    records[_key(TARGET_EPOCH, group.group_id)] = None
-    records[_key(GROUP, group.group_id)] = None
-    return records
+    group_id = group.group_id
+    gone = changes(group, ConsumerGroup(group_id))
+    return with_last(gone, _key(TARGET_EPOCH, group_id), _topics_key(group_id), _key(GROUP, group_id))
+
+
+def _topics_key(group_id: str) -> bytes:
+    """Encode a ConsumerGroupPartitionMetadataKey, whose layout is that of the group's key."""
+    return struct.pack(">h", TOPICS) + encode(m.ConsumerGroupMetadataKey(group_id), 0)
 
 
 def _progress(member: ConsumerMember) -> tuple[object, ...]:
@@ -105,7 +112,8 @@ def _subscription(subscription: ConsumerSubscription) -> bytes:
             subscription.client_id,
             subscription.client_host,
             list(subscription.topics),
-            subscription.regex,
+            # As in Kafka: empty, not null, without a regular expression.
+            subscription.regex or "",
             subscription.rebalance_timeout_ms,
             subscription.assignor,
             None
@@ -223,18 +231,29 @@ def _member(member_id: str, stored: Any, current: Any) -> ConsumerMember:
     )
     if current is None:
         return ConsumerMember(member_id, subscription)
-    known = {state.value for state in ConsumerMemberState}
     return ConsumerMember(
         member_id,
         subscription,
         current.member_epoch,
         current.previous_member_epoch,
-        # A later release wrote this unknown state. The member's next step computes the partitions that it has to
-        # revoke.
-        ConsumerMemberState(current.state) if current.state in known else ConsumerMemberState.UNRELEASED,
+        _state(current),
         _holding(current.assigned_partitions, current.member_epoch),
         _holding(current.partitions_pending_revocation, current.member_epoch),
     )
+
+
+def _state(current: Any) -> ConsumerMemberState:
+    """Return the state of a stored member.
+
+    Earlier pybroker versions numbered the states from 1. Members in state UNREVOKED, and no others, have partitions to
+    revoke, which tells the two numberings apart.
+    """
+    if current.partitions_pending_revocation:
+        return ConsumerMemberState.UNREVOKED
+    if current.state in (ConsumerMemberState.STABLE, STABLE_BEFORE):
+        return ConsumerMemberState.STABLE
+    # Also for an unknown state of a later release. The member's next step computes the partitions to revoke.
+    return ConsumerMemberState.UNRELEASED
 
 
 def _holding(stored: Iterable[Any], epoch: int) -> dict[Partition, int]:

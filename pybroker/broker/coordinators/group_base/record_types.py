@@ -9,6 +9,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from pybroker.broker.coordinators.group_base.epoch_kind import Records
 from pybroker.native import decode_data, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import decode_versioned
@@ -38,6 +39,11 @@ class RecordTypes:
     def decode_value(self, kind: int, value: bytes) -> Any:
         """Decode a value of this type. Raise CodecError."""
         return decode_versioned(f"{self._names[kind]}Value", value)
+
+
+def with_last(records: Records, *last: bytes) -> Records:
+    """Return the records without those of the keys `last`, and then tombstones of these keys, in this order."""
+    return {key: value for key, value in records.items() if key not in last} | dict.fromkeys(last)
 
 
 class GroupReplay:

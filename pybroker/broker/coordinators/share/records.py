@@ -13,15 +13,15 @@ import msgspec
 
 from pybroker.broker.coordinators.consumer.records import by_topic
 from pybroker.broker.coordinators.group_base.epoch_kind import Records
-from pybroker.broker.coordinators.group_base.record_types import GroupReplay, RecordTypes
+from pybroker.broker.coordinators.group_base.record_types import GroupReplay, RecordTypes, with_last
 from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareGroupMember, TopicState
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned
 
 MEMBER, GROUP, TARGET_EPOCH, TARGET, CURRENT, STATES = 10, 11, 12, 13, 14, 15
-STABLE = 1
-"""The state of every member."""
+STABLE = 0
+"""The state of every member. Earlier pybroker versions wrote 1; it is not read."""
 
 TYPES = RecordTypes(
     {
@@ -82,10 +82,8 @@ def changes(before: ShareGroup | None, after: ShareGroup) -> Records:
 def tombstones(group: ShareGroup) -> Records:
     """Return tombstones for all records of a group."""
     group_id = group.group_id
-    records = changes(group, ShareGroup(group_id))
-    for kind in (STATES, TARGET_EPOCH, GROUP):
-        records[_key(kind, group_id)] = None
-    return records
+    gone = changes(group, ShareGroup(group_id))
+    return with_last(gone, *(_key(kind, group_id) for kind in (TARGET_EPOCH, STATES, GROUP)))
 
 
 def _says(member: ShareGroupMember) -> tuple[object, ...]:

@@ -144,9 +144,9 @@ class StreamsMember(msgspec.Struct, frozen=True):
         return self.metadata.process_id
 
     def moved_to(self, epoch: int) -> StreamsMember:
-        """Return the member in another epoch. Its current epoch becomes its previous epoch, because the member repeats
-        the old epoch if it loses the response."""
-        return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
+        """Return the member in an epoch. Its current epoch becomes its previous epoch, because the member repeats the
+        old epoch if it loses the response. As in Kafka, an unchanged epoch becomes the previous epoch, too."""
+        return msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
         """Return whether the member owns exactly its target assignment."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pybroker.broker.coordinators.group_base.epoch_kind import Records
-from pybroker.broker.coordinators.group_base.record_types import GroupReplay, RecordTypes
+from pybroker.broker.coordinators.group_base.record_types import GroupReplay, RecordTypes, with_last
 from pybroker.broker.coordinators.streams.group import StreamsGroup
 from pybroker.broker.coordinators.streams.model import (
     HeldTasks,
@@ -80,10 +80,8 @@ def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
 
 def tombstones(group: StreamsGroup) -> Records:
     """Return tombstones for all records of a group."""
-    records = changes(group, StreamsGroup(group.group_id))
-    for kind in (TARGET_EPOCH, GROUP, TOPOLOGY):
-        records[_key(kind, group.group_id)] = None
-    return records
+    gone = changes(group, StreamsGroup(group.group_id))
+    return with_last(gone, *(_key(kind, group.group_id) for kind in (TARGET_EPOCH, GROUP, TOPOLOGY)))
 
 
 def _of_group(group: StreamsGroup) -> tuple[object, ...]:

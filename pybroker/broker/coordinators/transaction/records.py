@@ -61,8 +61,8 @@ def encode_value(value: CoordinatedTransaction) -> bytes:
             ],
             transaction_last_update_timestamp_ms=value.update_ms,
             transaction_start_timestamp_ms=value.start_ms,
-            # As in Kafka: 0 if the client's version is not known.
-            client_transaction_version=value.version,
+            # As in Kafka: 0 for version 1, whose clients do not send a version.
+            client_transaction_version=value.version if value.version >= VERSION_2 else 0,
         ),
         VALUE_VERSION,
     )

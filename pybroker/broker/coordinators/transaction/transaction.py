@@ -109,7 +109,7 @@ class CoordinatedTransaction(msgspec.Struct, frozen=True):
     """Start of the transaction, in wall time."""
     update_ms: int = -1
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id before the current one; its epochs are exhausted."""
+    """The producer id of the state before, as in Kafka. If it is another one, its epochs are exhausted."""
     next_producer_id: int = NO_PRODUCER_ID
     """The producer id that the client gets at the end of this transaction."""
     last_epoch: int = NO_EPOCH
@@ -139,7 +139,7 @@ class CoordinatedTransaction(msgspec.Struct, frozen=True):
         is a bug."""
         if state not in LEGAL_MOVES[self.state]:
             raise ValueError(f"producer {self.producer_id}: {self.state.name} → {state.name}")
-        return replace(self, state=state, update_ms=now_ms, **changes)
+        return replace(self, state=state, update_ms=now_ms, previous_producer_id=self.producer_id, **changes)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
@@ -181,7 +181,6 @@ def initialize(
             base,
             producer_id=new_id,
             producer_epoch=0,
-            previous_producer_id=now.producer_id,
             last_epoch=NO_EPOCH if claimed is None else epoch,
         )
     if claimed is None or epoch == NO_EPOCH:
@@ -299,6 +298,7 @@ def end_and_bump(
         last_epoch=now.producer_epoch,
         next_producer_id=NO_PRODUCER_ID if new_id is None else new_id,
         partitions=now.partitions if now.state is TransactionState.ONGOING else frozenset(),
+        start_ms=now.start_ms if now.state is TransactionState.ONGOING else now_ms,
         version=VERSION_2,
     )
 
@@ -328,7 +328,7 @@ def complete(now: CoordinatedTransaction, now_ms: int) -> CoordinatedTransaction
     done = now.moved(state, now_ms, partitions=frozenset(), next_producer_id=NO_PRODUCER_ID)
     if now.next_producer_id == NO_PRODUCER_ID:
         return done
-    return replace(done, producer_id=now.next_producer_id, producer_epoch=0, previous_producer_id=now.producer_id)
+    return replace(done, producer_id=now.next_producer_id, producer_epoch=0)
 
 
 def is_timed_out(now: CoordinatedTransaction, now_ms: int) -> bool:
