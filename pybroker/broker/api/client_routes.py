@@ -19,8 +19,8 @@ Routes = dict[int, Callable[[], Handler]]
 
 
 class _AtFirst:
-    """A placeholder in the table of routes. The first request of its key imports the file and replaces the placeholder
-    by the bound handler.
+    """A placeholder in the table of routes. The first request with its key imports the file and replaces the
+    placeholder by the bound handler.
     """
 
     def __init__(self, table: dict[int, Handler], key: int, bind: Callable[[], Handler]) -> None:
@@ -34,7 +34,7 @@ class _AtFirst:
 
 
 def client_routes(services: Services) -> dict[int, Handler]:
-    """Return the table of routes. The first request of a key imports and binds its handler."""
+    """Return the table of routes. The first request with a key imports and binds the key's handler."""
     table: dict[int, Handler] = {}
     for key, bind in routes(services).items():
         table[key] = _AtFirst(table, key, bind)
@@ -42,7 +42,7 @@ def client_routes(services: Services) -> dict[int, Handler]:
 
 
 def routes(services: Services) -> Routes:
-    """Bind the files of `pybroker/broker/api` to the services that they need, one line for each."""
+    """Bind the files of `pybroker/broker/api` to the services that they need; each file has one line."""
     groups, admin, authorizer = services.groups, services.admin, services.authorizer
     # The first object resolves topic names in the controller's image, the second in the view of this broker's
     # coordinators.

@@ -25,7 +25,7 @@ class CommittedTopics:
         self._by_id = by_id
         self._denied = []
         for row in rows:
-            # An unknown id needs no authorization: it is UNKNOWN_TOPIC_ID for everyone.
+            # An unknown id needs no authorization: every client gets UNKNOWN_TOPIC_ID for it.
             name = topics.topic_name(row.topic_id) if by_id else row.name
             self._denied.append(name is not None and not authorizer.permits_topic(context, AclOperation.READ, name))
 
@@ -50,8 +50,8 @@ class CommittedTopics:
 
     def refused(self, code: ErrorCode) -> list[ErrorCode]:
         """Return a code for each item of `permitted` after the group has refused the request with `code`. A topic or
-        partition that does not exist still gets the code for an unknown one: like Kafka, the broker checks existence
-        before it asks the coordinator.
+        partition that does not exist gets its own error code instead: as in Kafka, the broker checks existence before
+        it asks the coordinator.
         """
         codes = []
         for row, denied in zip(self._rows, self._denied, strict=True):
@@ -64,8 +64,8 @@ class CommittedTopics:
         return codes
 
     def all_with(self, code: ErrorCode) -> Iterator[tuple[Any, list[tuple[int, ErrorCode]]]]:
-        """Yield each topic of the request with its partition numbers, all with one code: the client may not use the
-        group or the transactional id.
+        """Yield each topic of the request with its partition numbers, all with the same code, because the client may
+        not use the group or the transactional id.
         """
         for row in self._rows:
             yield row, [(partition.partition_index, code) for partition in row.partitions]

@@ -1,4 +1,5 @@
-"""The controller's messages to this broker: objects from a controller in this process, wire messages otherwise."""
+"""The controller's messages to this broker. They are objects from a controller in this process, and wire messages from
+another process."""
 
 from __future__ import annotations
 
@@ -87,8 +88,8 @@ class ControlReceiver:
                 else:
                     applied = await k04_leader_and_isr.handle(self._replicas, request)
                 self._on_led(request)
-                # A LeaderAndIsr without a type comes from an old version. The first one to this broker epoch lists
-                # everything that the broker hosts.
+                # A LeaderAndIsr without a type comes from an old version. The first LeaderAndIsr to this broker epoch
+                # lists all replicas that the broker hosts.
                 if by_name or request.type == LeaderAndIsrType.FULL:
                     self._hosts = max(self._hosts, request.broker_epoch)
                 return applied
@@ -104,7 +105,7 @@ class ControlReceiver:
                 if self._informed_epoch < request.broker_epoch <= self._hosts and self._metadata.shows(
                     self._cluster.image
                 ):
-                    # A controller's first messages to a broker end with this one.
+                    # This is the last of a controller's first messages to a broker.
                     self._informed_epoch = request.broker_epoch
                     self._heard.set()
                 return response

@@ -38,7 +38,8 @@ def described(
     a topic that the caller may not describe answers TOPIC_AUTHORIZATION_FAILED, without its members.
     """
     answers = []
-    # Return each group once: otherwise each repeated name, a few bytes, would return all members of the group again.
+    # Return each group only once. Otherwise each repetition of a name, a few bytes, would return all members of the
+    # group again.
     for group_id in dict.fromkeys(request.group_ids):
         try:
             require_served()
@@ -61,7 +62,7 @@ def _topics_of_members(members: Iterable[Any]) -> set[str]:
     names: set[str] = set()
     for member in members:
         names.update(member.subscribed_topic_names)
-        # Members of share groups have no target assignment, so their class lacks the field.
+        # Members of share groups have no target assignment, so their class does not have this field.
         for assigned in (member.assignment, getattr(member, "target_assignment", None)):
             names.update(topic.topic_name for topic in (assigned.topic_partitions if assigned is not None else ()))
     return names

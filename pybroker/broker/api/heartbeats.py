@@ -16,7 +16,8 @@ Response = TypeVar("Response")
 
 
 def client_host(context: RequestContext) -> str:
-    """Return the client's address as Java prints an unresolved one, with a slash, which Kafka's tools remove."""
+    """Return the client's address with a leading slash, as Java prints an unresolved address. Kafka's tools remove the
+    slash."""
     return f"/{context.client_host}"
 
 
@@ -33,7 +34,7 @@ def require_may_beat(group_id: str, topics: Iterable[str], may_read: Callable[[s
 def answered(
     outcome: Outcome | asyncio.Future[Outcome], respond: Callable[[Outcome], Response]
 ) -> Response | Coroutine[Any, Any, Response]:
-    """Return the response, or a coroutine if something has to be written first."""
+    """Return the response; if the coordinator has to write something first, return a coroutine."""
     return _later(outcome, respond) if isinstance(outcome, asyncio.Future) else respond(outcome)
 
 

@@ -134,7 +134,7 @@ def _by_name(
     cluster: ClusterAdmin, name: str, asker: _Asker, errors: dict[str, KafkaError | None]
 ) -> MetadataResponse_MetadataResponseTopic:
     if not asker.describes(name):
-        # The response does not depend on whether the topic exists: clients cannot probe names.
+        # The response does not depend on whether the topic exists, so that clients cannot probe names.
         return MetadataResponse_MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
     topic = cluster.topic(name)
     if topic is not None:
@@ -153,7 +153,7 @@ def _by_name(
 
 
 def _creation_error(error: KafkaError) -> int:
-    # A client over its quota retries too. Like Kafka, use a code that this version of Metadata has.
+    # Clients over their quota retry too. As in Kafka, use a code that this version of Metadata has.
     if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
         return ErrorCode.LEADER_NOT_AVAILABLE
     return error.code

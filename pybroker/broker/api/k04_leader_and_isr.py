@@ -29,9 +29,9 @@ async def handle(replicas: ReplicaManager, request: LeaderAndIsrRequest) -> Lead
 async def handle_by_name(
     replicas: ReplicaManager, view: ClusterView, request: LeaderAndIsrRequest
 ) -> LeaderAndIsrResponse:
-    """Handle the version with names. A name means its topic in the current image, because the controller sends the
-    change that creates a topic before this order. This version has no type field, so the broker does not compare the
-    replicas on its disks with the request.
+    """Handle the version with names. A name means the topic that has the name in the current image, because the
+    controller sends the change that creates a topic before this order. This version has no type field, so the broker
+    does not compare the replicas on its disks with the request.
     """
     living, unknown, names = [], [], {}
     for topic in request.topic_states:

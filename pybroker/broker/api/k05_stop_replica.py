@@ -24,7 +24,7 @@ API_KEY = 5
 
 
 async def handle(replicas: ReplicaManager, request: StopReplicaRequest) -> StopReplicaResponse:
-    """Respond when clients cannot reach the data: the replicas are stopped, or staged for removal."""
+    """Respond when clients can no longer reach the data, because the replicas are stopped or staged for removal."""
     return await replicas.stop_replica(request)
 
 

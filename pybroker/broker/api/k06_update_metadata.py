@@ -27,8 +27,8 @@ def handle(metadata: MetadataUpdates, request: UpdateMetadataRequest) -> UpdateM
 def handle_by_name(
     metadata: MetadataUpdates, view: ClusterView, request: UpdateMetadataRequest
 ) -> UpdateMetadataResponse:
-    """Handle the version without ids. A deletion means the topic that clients see under the name; an update means the
-    topic in the current image.
+    """Handle the version without ids. A deletion means the topic that clients see under the name. An update means the
+    topic that has the name in the current image.
     """
     topics = []
     for topic in request.topic_states:

@@ -14,8 +14,8 @@ from pybroker.protocol.api_keys import ApiKey
 API_KEY = ApiKey.CONTROLLED_SHUTDOWN
 
 TIMEOUT_MS = 30_000
-"""Time limit for another broker's answer: a broker that does not answer, for example because it is paused, must not
-delay the stop any longer.
+"""Time limit in milliseconds for another broker's answer. A broker that does not answer, for example because it is
+paused, must not delay the stop any longer.
 """
 
 

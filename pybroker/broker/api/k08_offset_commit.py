@@ -44,7 +44,7 @@ def handle(
     context: RequestContext,
     request: OffsetCommitRequest,
 ) -> object:
-    """Return the response, or a coroutine if something has to be written first."""
+    """Return the response. If offsets have to be written first, return a coroutine."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     wanted = CommittedTopics(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
     items = tuple(wanted.permitted())

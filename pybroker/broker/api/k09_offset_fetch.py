@@ -38,7 +38,7 @@ from pybroker.protocol.messages import (
 API_KEY = 9
 
 NOBODY: tuple[str | None, int] = (None, -1)
-"""Member and epoch of a request from outside the group."""
+"""Member and epoch of a request that does not come from a member."""
 
 NO_OFFSET = CommittedOffset(-1, -1, "", -1)
 
@@ -60,7 +60,7 @@ class _Topic(NamedTuple):
 class _TopicQuery(NamedTuple):
     name: str
     topic_id: Uuid | None
-    """None: no topic has the name, so no offset can have been committed for it."""
+    """None: no topic has the name, so there is no committed offset for it."""
     partitions: Sequence[int]
     error: ErrorCode
 
@@ -75,8 +75,8 @@ def handle(
     """Return the offsets. Not a coroutine: everything is in memory."""
     asker = _Asker(authorizer, context)
     if context.api_version >= 8:
-        # Return each group's offsets only once: otherwise each repeated group id, a few bytes, would return all of them
-        # again.
+        # Return each group's offsets only once. Otherwise each repetition of a group id, a few bytes, would return all
+        # of them again.
         asked = {group.group_id if group.topics is None else id(group): group for group in request.groups}
         return OffsetFetchResponse(
             groups=[

@@ -32,7 +32,8 @@ def handle(
 ) -> DescribeGroupsResponse:
     """Return the descriptions. Not a coroutine: everything is in memory."""
     answers = []
-    # Return each group once: otherwise each repeated name, a few bytes, would return all members of the group again.
+    # Return each group only once. Otherwise each repetition of a name, a few bytes, would return all members of the
+    # group again.
     for group_id in dict.fromkeys(request.groups):
         if not authorizer.permits(context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             answers.append(

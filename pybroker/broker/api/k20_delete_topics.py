@@ -37,7 +37,7 @@ FIRST_THROTTLED = 5
 FIRST_WITH_DISABLED_CODE = 3
 
 Asked = tuple[str | None, Uuid]
-"""Name and id as the request gives them."""
+"""Name and id as in the request."""
 
 
 async def handle(
@@ -58,7 +58,7 @@ async def handle(
         if describes is not None:
             denied[topic] = describes
             outcomes[topic] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-    # Compare names and ids only here: only clients that may DESCRIBE both topics may learn that a name and an id are
+    # Compare names and ids only here. Only a client that may DESCRIBE both topics may learn that a name and an id are
     # the same topic.
     outcomes.update(_repeated(cluster, [topic for topic in asked if topic not in outcomes]))
     wanted = [topic for topic in asked if topic not in outcomes]
@@ -84,15 +84,15 @@ async def handle(
 def _denied(
     topics: TopicAdmin, cluster: ClusterAdmin, *, authorizer: Authorizer, context: RequestContext, asked: Asked
 ) -> bool | None:
-    """Return None if the client may delete the topic, else whether it may DESCRIBE it. Also return None for an unknown
-    id, and for a name without a topic if the client may DESCRIBE the name: the controller then answers that the topic
-    is unknown.
+    """Return None if the client may delete the topic; otherwise whether the client may DESCRIBE it. Also return None
+    for an unknown id, and for a name without a topic if the client may DESCRIBE the name, because the controller then
+    answers that the topic is unknown.
     """
     name, topic_id = asked
     topic = cluster.topic(topic_id if name is None else name)
     if name is None:
-        # Stray replicas of an unknown topic have a name in their directories. A client may delete the replicas if it
-        # may delete topics of that name.
+        # Stray replicas of an unknown topic have a topic name in their directories. A client that may delete topics of
+        # this name may delete the replicas.
         name = topic.name if topic is not None else topics.found(topic_id)
         if name is None:
             return None
@@ -135,14 +135,14 @@ def _malformed(asked: list[Asked]) -> dict[Asked, KafkaError]:
 
 
 def _repeated(cluster: ClusterAdmin, asked: list[Asked]) -> dict[Asked, KafkaError]:
-    """Return one error for each topic that is requested twice."""
+    """Return one error for each topic that the request names twice."""
     targets = Counter(_target(cluster, name, topic_id) for name, topic_id in asked)
     problem = KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
     return {topic: problem for topic in asked if targets[_target(cluster, *topic)] > 1}
 
 
 def _target(cluster: ClusterAdmin, name: str | None, topic_id: Uuid) -> str | Uuid:
-    """Return the topic that the request means: its name and its id count as the same topic."""
+    """Return the topic that the request means, so that its name and its id count as the same topic."""
     if name is None:
         return topic_id
     topic = cluster.topic(name)

@@ -34,8 +34,8 @@ async def handle(
     context: RequestContext,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse:
-    """Respond. Without a transactional id, one request in a thousand waits for a new block of ids; with one, the
-    response waits until the producer is stored.
+    """Respond. Without a transactional id, one request in a thousand waits for a new block of ids. With a transactional
+    id, the response waits until the producer is stored.
     """
     try:
         _check(authorizer, context, request)

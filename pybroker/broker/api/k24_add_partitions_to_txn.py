@@ -41,7 +41,8 @@ KNOWS_ABORTABLE = 5
 
 Asked = Sequence[AddPartitionsToTxnRequest_AddPartitionsToTxnTopic]
 Found = list[tuple[ResolvedTopic, dict[int, TransactionPartition | ErrorCode]]]
-"""The topics of a request, in order, with their partitions. A partition with an error has the error code instead."""
+"""The topics of a request, in order, with their partitions. For a partition with an error, the error code takes the
+place of the partition."""
 
 
 async def handle(
@@ -129,13 +130,13 @@ def _found(topics: Topics, asked: Asked, authorize: Callable[[str], None] | None
 
 
 def _parts(found: Found) -> list[TransactionPartition]:
-    """Return the partitions that exist, each once."""
+    """Return the partitions that exist, without duplicates."""
     ours = (partition for _, partitions in found for partition in partitions.values())
     return list(dict.fromkeys(transaction for transaction in ours if isinstance(transaction, TransactionPartition)))
 
 
 def _refuse_all(found: Found, code: ErrorCode) -> ErrorCode:
-    """Set this code for all partitions, including those with a code of their own."""
+    """Set this code for all partitions, even for partitions that already have another code."""
     for _, partitions in found:
         partitions.update(dict.fromkeys(partitions, code))
     return code

@@ -56,7 +56,7 @@ def handle(
 async def _with_new_id(
     transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse:
-    """Return a response with a new producer id: the epochs of the old one are used up."""
+    """Return a response with a new producer id, because the old producer id has no epochs left."""
     who = TransactionProducer(request.producer_id, request.producer_epoch)
     try:
         successor = await transactions.end_and_bump(request.transactional_id, who, commit=request.committed)

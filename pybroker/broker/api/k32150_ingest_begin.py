@@ -21,9 +21,9 @@ from pybroker.protocol.messages import (
 API_KEY = 32150
 
 APPEND_BYTES_MAX = 16 * 1024 * 1024
-"""Size limit of an append: larger ones are no faster and take memory."""
+"""Size limit of an append in bytes. Larger appends are no faster, and take memory."""
 FRAME_BYTES = 64 * 1024
-"""Bytes of a request reserved for everything but its records."""
+"""Bytes of a request that are reserved for all parts except its records."""
 
 
 async def handle(
@@ -39,7 +39,7 @@ async def handle(
         )
     key = (request.topic_id, request.ingest_id, request.batch_id)
     record = await ingests.begin(key, request.ttl_ms, request.join, context.caller)
-    # The stream may have committed a later batch since then; that batch's counts must not be returned for this one.
+    # The stream may have committed a later batch since. The later batch's counts must not be returned for this batch.
     own = record.state != OPEN and record.batch_id == request.batch_id
     problem = lost_error(record) if own else None
     config = record.config

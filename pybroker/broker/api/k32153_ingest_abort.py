@@ -19,7 +19,8 @@ API_KEY = 32153
 async def handle(
     ingests: Ingests, access: IngestAccess, context: RequestContext, request: IngestAbortRequest
 ) -> IngestAbortResponse:
-    """Respond when the ingest has ended. Its staged data is removed by then, or later if the disk fails."""
+    """Respond when the ingest has ended. Its staged data is then removed, or will be removed later if the disk fails.
+    """
     access.check_cluster(request.cluster_id)
     check_name(request.ingest_id, request.batch_id)
     access.topic(context, request.topic_id, AclOperation.WRITE, AclOperation.ALTER)

@@ -22,8 +22,8 @@ from pybroker.protocol.messages import (
 API_KEY = 32154
 
 LOOKED_AT_A_TURN = 500
-"""The broker may remember a hundred thousand ingests. A listing yields to other requests each time it has read this
-many ingests (1 μs each), or has encoded this many ingests and partitions of the page (up to 10 μs each).
+"""The broker may remember a hundred thousand ingests. A listing lets other requests run each time it has read this many
+ingests (1 μs each), or has encoded this many ingests and partitions of the page (up to 10 μs each).
 """
 
 
@@ -40,7 +40,7 @@ async def handle(
             await asyncio.sleep(0)
             made = 0
         name = access.cache.topic_name(view.record.topic_id)
-        # The topic may have been deleted while the listing yielded.
+        # The topic may have been deleted while other requests ran.
         if name is not None:
             listed.append(_listed(view, name))
     return ListIngestsResponse(ingests=listed, next=following)

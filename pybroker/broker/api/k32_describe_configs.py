@@ -53,7 +53,7 @@ async def handle(
         for resource in request.resources
     }
     results: list[DescribeConfigsResponse_DescribeConfigsResult] = []
-    # Describing one resource takes 0.5 to 2 ms, so other requests run in between.
+    # Describing one resource takes 0.5 to 2 ms, so other requests run between two resources.
     async for resource in context.turns.each(asked.values()):
         topic = meant_resource(names, resource, require)
         results.append(_describe(configs, topic, resource, request.include_synonyms, request.include_documentation))

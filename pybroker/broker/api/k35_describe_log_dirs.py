@@ -35,9 +35,9 @@ async def handle(
     context: RequestContext,
     request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse:
-    """Return all partitions if topics are null, else the requested partitions that this broker hosts."""
+    """Return all partitions if topics are null; otherwise the requested partitions that this broker hosts."""
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
-        # The response has no error field below version 3, so it is empty instead.
+        # Below version 3 the response has no error field, so return an empty response.
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: dict[str | Uuid, set[int]] | None = None
     if request.topics is not None:

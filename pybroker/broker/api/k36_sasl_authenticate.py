@@ -20,7 +20,7 @@ from pybroker.protocol.messages import SaslAuthenticateRequest, SaslAuthenticate
 API_KEY = 36
 
 KEYS_WAIT_S = 5.0
-"""Longest wait for an identity provider's keys before the token is refused."""
+"""Longest wait in seconds for an identity provider's keys before the token is refused."""
 
 Answer = SaslAuthenticateResponse | LoginResponse | LastResponse
 
@@ -37,7 +37,7 @@ def handle(
         return _refuse(sasl.failure_delay_s, problem.message)
     except KafkaError as error:
         response = SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
-        # On a listener without SASL, and after authentication, the request does not close the connection.
+        # On a listener without SASL, and after authentication, this request does not close the connection.
         harmless = context.sasl_authenticated or not sasl.mechanisms(context.listener)
         return response if harmless else LastResponse(response)
     if outcome.wait is not None:
@@ -53,8 +53,8 @@ def handle(
 async def _again(
     wait: asyncio.Future[None], sasl: SaslServer, context: RequestContext, request: SaslAuthenticateRequest
 ) -> Answer:
-    """Evaluate the token again. A connection waits only once for an identity provider's keys; a key that is still
-    missing then does not exist.
+    """Evaluate the token again. A connection waits only once for an identity provider's keys. A key that is still
+    missing after this wait does not exist.
     """
     await asyncio.wait([wait], timeout=KEYS_WAIT_S)
     answer = handle(sasl, context, request)

@@ -53,8 +53,8 @@ async def handle(
 
 
 async def _outcome(deletion: ErrorCode | asyncio.Future[ErrorCode] | KafkaError) -> ErrorCode | KafkaError:
-    """Return a deletion's result; the deletion of a share group may still be refused after requests to the
-    share coordinators of its partitions.
+    """Return a deletion's result. The deletion of a share group may still be refused, after requests to the share
+    coordinators of its partitions.
     """
     if not isinstance(deletion, asyncio.Future):
         return deletion

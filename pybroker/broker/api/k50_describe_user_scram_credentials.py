@@ -22,7 +22,8 @@ Result = DescribeUserScramCredentialsResponse_DescribeUserScramCredentialsResult
 def handle(
     users: UserAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Return the credentials; of all users if the request names none. Needs DESCRIBE on the cluster."""
+    """Return the credentials of the requested users; of all users if the request contains no names. Needs DESCRIBE on
+    the cluster."""
     authorizer.require_cluster(context, AclOperation.DESCRIBE)
     names = None if request.users is None else [user.name for user in request.users]
     results = []

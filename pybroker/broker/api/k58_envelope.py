@@ -30,8 +30,8 @@ async def handle(
     context: RequestContext,
     request: Any,
 ) -> Any:
-    """Respond when the event's decision is complete, with the number of the controller's last change. NOT_CONTROLLER:
-    this broker decided nothing; the response names the controller if it is known.
+    """Respond when the event's decision is complete. The response has the number of the controller's last change.
+    NOT_CONTROLLER: this broker has decided nothing; the response contains the controller if it is known.
     """
     try:
         inner = decode(ApiKey.SUBMIT_EVENT, 0, request.request_data, True, interbroker=True)
@@ -45,7 +45,7 @@ async def handle(
     except (CodecError, UnreadableError, UnreadableCallerError) as problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot decode the envelope: {problem}") from None
     if isinstance(event, AskClusterId):
-        # Any broker answers this.
+        # Every broker answers this event.
         answer = wire.SubmitEventResponse(error_code=0, error_message=None, reply=pack_reply(cluster_id), in_force=True)
         return wire.EnvelopeResponse(response_data=encode(answer, 0), error_code=0)
     if not controller.is_open:

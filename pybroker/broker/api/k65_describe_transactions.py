@@ -31,7 +31,8 @@ def handle(
     memory.
     """
     return DescribeTransactionsResponse(
-        # Each id once: otherwise a few bytes for each repeated id would return all its partitions again.
+        # Return each id only once. Otherwise each repetition of an id, a few bytes, would return all its partitions
+        # again.
         transaction_states=[
             _describe(transactions, authorizer, context, transactional_id)
             for transactional_id in dict.fromkeys(request.transactional_ids)

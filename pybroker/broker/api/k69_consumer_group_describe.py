@@ -76,7 +76,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Con
         client_id=subscription.client_id,
         client_host=subscription.client_host,
         subscribed_topic_names=list(subscription.topics),
-        # Without an expression it is empty, not null, as in Kafka.
+        # As in Kafka, the field is empty, not null, if there is no regular expression.
         subscribed_topic_regex=subscription.regex or "",
         assignment=_assignment([*member.assigned, *member.revoking], topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),

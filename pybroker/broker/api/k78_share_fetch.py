@@ -43,7 +43,7 @@ RECORD_LIMIT = 1
 async def handle(
     sources: ShareSources, authorizer: Authorizer, context: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse:
-    """Return records; without any, wait as long as the client allows."""
+    """Return records. If there are none, wait as long as the client allows."""
     try:
         group_id, member_id = admitted(sources, authorizer, context, request)
         renews = request.is_renew_ack

@@ -53,7 +53,7 @@ from pybroker.protocol.messages import (
 API_KEY = 88
 
 PROBLEMS_TOLD = 3
-"""Limit of failed topics for which the status states the reason."""
+"""Limit of failed topics whose reason the status contains."""
 
 
 class StreamsHeartbeatSources(NamedTuple):
@@ -212,7 +212,7 @@ def _make_topics(
     group_id: str,
     missing: Sequence[MissingTopic],
 ) -> str:
-    """Start to create the missing topics; return the status text for the failed ones."""
+    """Start to create the missing topics. Return the status text for topics whose creation has failed."""
     names = [topic.name for topic in missing]
     everywhere = authorizer.may_on_cluster(context, AclOperation.CREATE)
     forbidden = [

@@ -96,7 +96,7 @@ def _described(group: StreamsGroup) -> StreamsGroupDescribeResponse_DescribedGro
 
 
 def _topology(group: StreamsGroup) -> StreamsGroupDescribeResponse_Topology | None:
-    """Return the topology, with partition counts if all topics exist; otherwise as the members sent it."""
+    """Return the topology. If all topics exist, it has partition counts; otherwise it is as the members sent it."""
     if group.topology is None:
         return None
     configured = group.configured

@@ -78,7 +78,7 @@ async def _topics(
                 ]
                 answers.append(_topic(topic.name, topic_id, partitions))
         return answers
-    # As in Kafka: a group that does not exist has no offset in a partition that the request names.
+    # As in Kafka, a group that does not exist has no offset in the requested partitions.
     for wanted in group.topics:
         named = sources.topics.topic_id(wanted.topic_name) if may(wanted.topic_name) else None
         problem = None

@@ -27,7 +27,7 @@ def handle(
     context: RequestContext,
     request: StreamsGroupTopologyDescriptionUpdateRequest,
 ) -> None:
-    """Refuse the request with KafkaError, always."""
+    """Refuse every request with KafkaError."""
     features.require_streams_groups()
     groups.require_served(GroupKind.STREAMS)
     authorizer.require_group(context, AclOperation.READ, request.group_id)

@@ -41,14 +41,14 @@ API_KEYS = (
     ApiKey.FETCH_SNAPSHOT,
 )
 INDEXED_BY_PARTITION = frozenset({ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT})
-"""Requests that call the partition's index `partition`; the others call it `partition_index`."""
+"""Requests with a partition index in the field `partition`. In the other requests the field is `partition_index`."""
 
 
 class QuorumAnswers(Protocol):
     """Answers the requests of other nodes of the metadata quorum."""
 
     async def answer(self, api_key: int, api_version: int, body: bytes, *, at_once: bool = False) -> bytes:
-        """Return the body of a response; with `at_once` a Fetch does not wait for records. Raises ValueError if the
+        """Return the body of a response. With `at_once`, a Fetch does not wait for records. Raises ValueError if the
         message is not a request of the quorum."""
         ...
 
@@ -75,7 +75,7 @@ async def handle(
     response = decode(key, version, body, False, interbroker=True)
     if key == ApiKey.FETCH and is_served(response):
         if request.replica_epoch >= 0:
-            # If the controller does not know this broker epoch, the broker learns that from the metadata.
+            # If the controller does not know this broker epoch, the broker learns about it from the metadata.
             with contextlib.suppress(KafkaError):
                 heartbeat = BrokerHeartbeat(request.replica_id, request.replica_epoch, request.applied_offset)
                 await controller.submit(heartbeat)

@@ -20,7 +20,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""If a partition has one of these errors, the response names the leader."""
+"""Errors after which the response names the partition's leader."""
 
 E = TypeVar("E")
 L = TypeVar("L")
@@ -58,7 +58,7 @@ def admitted(sources: ShareSources, authorizer: Authorizer, context: RequestCont
 
 def acknowledgements(topics: Iterable[Any], *, renews: bool) -> dict[TopicPartition, list[AckBatch]]:
     """Return the acknowledgements by partition. Raise KafkaError INVALID_REQUEST if an acknowledgement renews a lock
-    but the request lacks the flag for renewals.
+    but the request does not have the flag for renewals.
     """
     said: dict[TopicPartition, list[AckBatch]] = {}
     for topic in topics:

@@ -46,16 +46,14 @@ class ImageNames:
 
 
 class ResolvedTopic(NamedTuple):
-    """A topic of a request."""
-
     asked: str
     """The name in the request; the response repeats it."""
     name: str
     """The name for authorization and lookup. Empty for an unknown id without a name."""
     topic_id: Uuid | None
-    """The id in the request, if it has one."""
+    """The id in the request; None if the request has no id."""
     refused: KafkaError | None
-    """Why the topic is refused: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, or a failed authorization."""
+    """The reason why the topic is refused: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, or a failed authorization."""
 
     @property
     def told_id(self) -> Uuid:
@@ -63,8 +61,8 @@ class ResolvedTopic(NamedTuple):
         return Uuid.ZERO if self.topic_id is None else self.topic_id
 
     def outcome(self, error: KafkaError | None) -> KafkaError | None:
-        """Return the topic's final error. It is UNKNOWN_TOPIC_ID if the request named an id and the topic was deleted
-        meanwhile.
+        """Return the topic's final error. It is UNKNOWN_TOPIC_ID if the request has an id and the topic was deleted in
+        the meantime.
         """
         if self.topic_id is not None and error is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return _unknown(self.topic_id)
@@ -72,9 +70,9 @@ class ResolvedTopic(NamedTuple):
 
 
 def meant(names: Names, name: str, topic_id: Uuid, authorize: Callable[[str], None] | None = None) -> ResolvedTopic:
-    """Resolve a name and an id (ZERO: no id). `authorize` raises KafkaError if the client lacks the permission. It is
-    called for each name, even if no topic has it, and for the name of an id if its topic exists: ids are not secret,
-    names are (KIP-516).
+    """Find the topic of a request by its name and id (ZERO: no id). `authorize` raises KafkaError if the client has no
+    permission. It is called for each name, even if no topic has the name. For an id, it is called with the topic's name
+    if the topic exists: names are secret, ids are not (KIP-516).
     """
     known_id = None if topic_id == Uuid.ZERO else topic_id
     found = name

@@ -21,8 +21,8 @@ def require_transactional_id(
 
 
 def code_in_version(code: int, version: int, knows_fenced: int) -> ErrorCode:
-    """Return `code` in the request's version: if the version does not know PRODUCER_FENCED (`knows_fenced` is its first
-    version that does), return INVALID_PRODUCER_EPOCH instead (KIP-588).
+    """Return `code`, or INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED if the request's version does not know the
+    latter (KIP-588). `knows_fenced`: the first version that does.
     """
     if code == ErrorCode.PRODUCER_FENCED and version < knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -37,19 +37,19 @@ INSTANCES_MAX = 16_384
 SILENT_INTERVALS = 3
 
 UNPACKED_BYTES_MAX = 4 << 20
-"""Limit of the uncompressed size of a push; telemetry.max.bytes applies instead if it is larger."""
+"""Limit of the uncompressed size of a push, in bytes. If telemetry.max.bytes is larger, it applies instead."""
 
 UNPACKED_BYTES_FREE, UNPACKED_BYTES_PER_BYTE = 64 << 10, 128
 FIELDS_FREE, FIELDS_PER_BYTE = 1_000, 16
-"""Limit of the number of protobuf fields, as a fraction of the push's size: compression shrinks client metrics to a
-tenth, but a decompression bomb to a ten-thousandth.
+"""Limit of the number of protobuf fields: a fixed number, and a number per byte of the push. Compression reduces client
+metrics to a tenth of their size, but a decompression bomb to a ten-thousandth.
 """
 
 NAMES_MAX = 500
 """Limit of metric names in /metrics; a client library has about a hundred."""
 
 COMPRESSION_TYPES = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: codes of record batches, the preferred first. Uncompressed pushes are always accepted."""
+"""zstd, lz4, gzip, snappy: codes of record batches, in order of preference. Uncompressed pushes are always accepted."""
 
 UNCOMPRESSED = 0
 
@@ -67,15 +67,15 @@ class _Instance:
         self.terminating = False
 
     def may_get(self, now_ms: int) -> bool:
-        """Return whether the client may ask for its subscription now: once per push interval, and without waiting if it
-        was answered with an error that requires a new subscription.
+        """Return whether the client may request its subscription now. It may once per push interval, and also after an
+        error that requires a new subscription.
         """
         last = max(self.got_ms or 0, self.pushed_ms or 0) if self.got_ms or self.pushed_ms else None
         return self.may_ask or last is None or now_ms - last >= self.asked.interval_ms
 
     def may_push(self, now_ms: int) -> bool:
-        """Return whether the client may push now: once per push interval, and additionally once after each subscription
-        response, because clients choose a random time for their first push.
+        """Return whether the client may push now. It may once per push interval, and one more time after each
+        subscription response, because clients choose a random time for their first push.
         """
         if self.pushed_ms is None or (self.got_ms is not None and self.got_ms > self.pushed_ms):
             return True
@@ -106,13 +106,13 @@ class Telemetry:
         self.push_bytes = 0
         self.refused: Counter[ErrorCode] = Counter()
         self.unshown = 0
-        """Number of metrics that clients have pushed and this broker has not kept, because NAMES_MAX is reached or no
-        subscription asks for them.
+        """Number of pushed metrics that this broker has not kept, because NAMES_MAX is reached or no subscription
+        requests them.
         """
         self.sums: dict[str, float] = {}
         """Counters, summed over all clients since the start."""
         self.gauges: dict[str, float] = {}
-        """Gauges, each with the value that the last client pushed."""
+        """Gauges, with the value that a client has pushed last."""
         self.pass_on: Callable[[bytes, Mapping[str, str]], None] | None = None
         """Forwards each push unchanged, with the client's identity."""
 
@@ -127,8 +127,8 @@ class Telemetry:
         return len(self._instances)
 
     def subscription(self, instance_id: Uuid, context: RequestContext) -> tuple[Uuid, InstanceSubscription]:
-        """Return the client's subscription; a client without an instance id gets one. Raises KafkaError
-        THROTTLING_QUOTA_EXCEEDED if the client asks too early.
+        """Return the client's subscription. A client without an instance id gets an id. Raises KafkaError
+        THROTTLING_QUOTA_EXCEEDED if the client requests it too early.
         """
         instance_id = instance_id or Uuid.random()
         instance, now_ms = self._instance(instance_id, context), self._clock.monotonic_ms()
@@ -220,7 +220,7 @@ class Telemetry:
         return found
 
     def _look(self) -> None:
-        """Read the subscriptions again if the stored ones have changed."""
+        """Read the subscriptions again if the stored subscriptions have changed."""
         stored = self._view.image.client_metrics
         if stored is self._of:
             return

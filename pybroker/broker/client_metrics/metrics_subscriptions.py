@@ -45,7 +45,7 @@ class MetricsSubscription(msgspec.Struct, frozen=True):
         )
 
     def matches(self, said: Mapping[str, str]) -> bool:
-        """Return whether each selector's expression matches the client's whole value."""
+        """Return whether each selector's expression matches the whole value that the client has sent."""
         return all(pattern.matches(said[selector]) for selector, pattern in self.match.items())
 
 
@@ -73,8 +73,8 @@ def described(instance_id: Uuid, context: RequestContext) -> Mapping[str, str]:
 def asked_of(
     instance_id: Uuid, said: Mapping[str, str], subscriptions: Iterable[MetricsSubscription]
 ) -> InstanceSubscription:
-    """Combine the matching subscriptions: the shortest interval and all their metrics. The subscription id changes
-    whenever the interval or the metrics change.
+    """Combine the matching subscriptions: the shortest interval, and the metrics of all. If the interval or the metrics
+    change, the subscription id changes too.
     """
     found = [subscription for subscription in subscriptions if subscription.matches(said)]
     metrics: tuple[str, ...] = tuple(sorted({name for subscription in found for name in subscription.metrics}))

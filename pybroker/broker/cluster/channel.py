@@ -16,11 +16,11 @@ class Channel(Protocol):
     """
 
     def send(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Queue a request: the broker executes it after it has answered the earlier ones."""
+        """Queue a request. The broker executes it after it has answered the earlier requests."""
         ...
 
     def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Send a request immediately, ahead of the queue: it must not wait for slow orders."""
+        """Send a request immediately, before queued requests, because it must not wait for slow orders."""
         ...
 
     async def drain(self) -> None:
@@ -36,11 +36,11 @@ class Channels(Protocol):
         ...
 
     def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
-        """Keep only channels to these brokers: a request for another broker or another broker epoch fails with
+        """Keep only channels to these brokers. A request for another broker or another broker epoch then fails with
         STALE_BROKER_EPOCH.
         """
         ...
 
     async def close(self) -> None:
-        """Close the channels after the sent requests have been answered, however long that takes."""
+        """Close the channels after the sent requests have been answered, without a time limit."""
         ...

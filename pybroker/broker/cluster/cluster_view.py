@@ -16,7 +16,7 @@ class ClusterView(Protocol):
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as far as this broker has received it. Immutable: callers may keep it."""
+        """Return the cluster as far as this broker has received it. The image is immutable, so callers may keep it."""
         ...
 
 
@@ -53,7 +53,7 @@ class ControllerLeadership:
         return self._controller
 
     def set_controller(self, broker_id: int | None) -> None:
-        """Set the controller that the store names now."""
+        """Set the current controller, as the store names it."""
         if broker_id != self._controller:
             self._controller = broker_id
             self._changed.set()

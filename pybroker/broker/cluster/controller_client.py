@@ -1,4 +1,4 @@
-"""The controller client: submits events to the controller, on whichever broker it is."""
+"""The controller client: submits events to the controller, which may be on any broker."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class EventAnswer(msgspec.Struct, Generic[R], frozen=True):
     is_complete: bool
     """False if the timeout expired before the decision was applied everywhere; it will be applied later."""
     throttle_time_ms: int = 0
-    """How long the client has to wait, because it exceeds its `controller_mutation_rate`."""
+    """Milliseconds that the client has to wait because it exceeds its `controller_mutation_rate`."""
 
     @property
     def late(self) -> KafkaError | None:
-        """The error if a change of settings or ACLs is not applied everywhere yet, else None."""
+        """Return the error if a change of settings or ACLs is not applied everywhere yet; otherwise None."""
         if self.is_complete:
             return None
         return KafkaError(
@@ -41,7 +41,7 @@ class RequestIdentity(msgspec.Struct, frozen=True):
 
     request_id: Uuid
     ms_ago: int = 0
-    """Time since the first submission in ms; 0 for the first one."""
+    """Milliseconds since the first submission; 0 for the first submission."""
 
 
 class ControllerClient(Protocol):
@@ -98,9 +98,9 @@ class InProcessControllerClient(ControllerClient, Protocol):
         asked_by: int | None = None,
         asked: RequestIdentity | None = None,
     ) -> EventAnswer[R]:
-        """Submit like `ControllerClient`; raises NOT_CONTROLLER if this broker is not the controller. `asked_by` is the
-        broker that waits for the answer, if it is another broker. `asked` is the id under which the outcome is
-        recorded, so that a retry gets the same answer.
+        """Submit like `ControllerClient`; raises NOT_CONTROLLER if this broker is not the controller. `asked_by`: the
+        other broker that waits for the answer, if there is one. `asked`: the id under which the outcome is recorded, so
+        that a retry gets the same answer.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Events that brokers submit to the controller, and their replies: plain values, so that another broker can send them.
 
-Each event has one decision function, registered in `controller`. The submitter resolves names to ids where a field has
-an id: a delayed event never applies to a later topic of the same name.
+Each event has one decision function, registered in `controller`. If a field has an id, the submitter resolves the name
+to the id, so that a delayed event never applies to a later topic of the same name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pybroker.native import Uuid
 R_co = TypeVar("R_co", covariant=True)
 
 BY_BROKER = "pybroker"
-"""The principal that a topic's history records if a broker created or deleted the topic without a client's request."""
+"""The principal that a topic's history records if the broker itself created or deleted the topic, without a client's
+request."""
 
 
 class Event(msgspec.Struct, Generic[R_co], frozen=True):
@@ -63,7 +64,7 @@ class CreateTopics(Event[list[CreatedTopic | KafkaError]], frozen=True):
     topics: tuple[NewTopic, ...]
     validate_only: bool
     seed: int
-    """Number that chooses where placement starts; any number is valid."""
+    """Number that determines where placement starts; any number is valid."""
     now_ms: int
     created_by: str = ""
     """The principal for the topic's history."""
@@ -79,7 +80,7 @@ class DeletedTopic(msgspec.Struct, frozen=True):
 
 
 class DeleteTopics(Event[list[DeletedTopic | KafkaError]], frozen=True):
-    """Deletion of incarnations. Reply: one result for each, in order."""
+    """Deletion of incarnations. Reply: one result for each incarnation, in order."""
 
     topics: tuple[Uuid, ...]
     deleted_by: str
@@ -92,7 +93,7 @@ class Truncation(msgspec.Struct, frozen=True):
 
     topic_id: Uuid
     keep_offsets: bool
-    """True: the new logs begin where the old ones end, and groups keep their offsets."""
+    """True: the new logs begin where the old logs end, and groups keep their offsets."""
 
 
 class TruncatedTopic(msgspec.Struct, frozen=True):
@@ -104,8 +105,8 @@ class TruncatedTopic(msgspec.Struct, frozen=True):
 
 
 class TruncateTopics(Event[list[TruncatedTopic | KafkaError]], frozen=True):
-    """Truncation of topics: an empty incarnation replaces each one, and the old one is deleted. Reply: one result for
-    each, in order.
+    """Truncation of topics. An empty incarnation replaces each topic, and the old incarnation is deleted. Reply: one
+    result for each topic, in order.
     """
 
     topics: tuple[Truncation, ...]
@@ -142,7 +143,7 @@ class FoundTopic(msgspec.Struct, frozen=True):
 
 
 class FoundReplicas(Event[None], frozen=True):
-    """Report of stray replicas of unknown topic ids on a broker: they are listed, and an operator can undelete or
+    """Report of stray replicas of unknown topic ids on a broker. They are listed, so that an operator can undelete or
     delete them."""
 
     broker_id: int
@@ -161,7 +162,7 @@ class PurgedTopic(msgspec.Struct, frozen=True):
 
 
 class PurgeTopics(Event[list[PurgedTopic | KafkaError]], frozen=True):
-    """Shorter delay for deleted topics on every broker. Reply: one result for each, in order."""
+    """Shorter delay for deleted topics on every broker. Reply: one result for each topic, in order."""
 
     topics: tuple[Uuid, ...]
     purged_by: str
@@ -172,16 +173,16 @@ class PurgeTopics(Event[list[PurgedTopic | KafkaError]], frozen=True):
 
 
 class CloseDeletions(Event[None], frozen=True):
-    """Report that the delay has ended on a broker. From then on the topics can no longer be undeleted, and brokers may
-    remove their data.
+    """Report that the delay has ended on a broker. The topics can then no longer be undeleted, and brokers may remove
+    their data.
     """
 
     topics: tuple[Uuid, ...]
 
 
 class OffsetsRestored(Event[None], frozen=True):
-    """Report that the groups have the offsets from the deletion record of `topic_id` again, as offsets of `target`.
-    After an undelete `target` is the topic itself, after a truncation its successor.
+    """Report that the groups have got back the offsets from the deletion record of `topic_id`, as offsets of `target`.
+    After an undelete, `target` is the topic itself; after a truncation, its successor.
     """
 
     topic_id: Uuid
@@ -201,8 +202,9 @@ class KeepOffsets(Event[bool], frozen=True):
 
 
 class KeepOutcome(Event[tuple[Uuid, ...]], frozen=True):
-    """Outcome of a transaction that wrote to topics which were deleted meanwhile. Their deletion records keep the
-    outcome for an undelete. Reply: those topics that are live (again); the coordinator writes their markers.
+    """Outcome of a transaction that wrote to topics which have been deleted since. Their deletion records store the
+    outcome for an undelete. Reply: the topics among them that are live (again), to which the coordinator writes its
+    markers.
     """
 
     producer_id: int
@@ -215,8 +217,8 @@ class KeepOutcome(Event[tuple[Uuid, ...]], frozen=True):
 
 
 class OutcomesWritten(Event[None], frozen=True):
-    """Report that the leaders have written the transaction markers of these partitions, which the topic's record had
-    kept.
+    """Report that the leaders have written the transaction markers of these partitions. The deletion record had stored
+    these markers.
     """
 
     topic_id: Uuid
@@ -230,7 +232,7 @@ class NewPartitions(msgspec.Struct, frozen=True):
     total: int
     assignments: tuple[tuple[int, ...], ...] | None
     topic_id: Uuid | None = None
-    """Set if the submitter has read the topic: the controller then refuses another incarnation of the name."""
+    """Set if the submitter has read the topic. The controller then refuses another incarnation of the name."""
 
 
 class CreatePartitions(Event[list[KafkaError | None]], frozen=True):
@@ -242,7 +244,7 @@ class CreatePartitions(Event[list[KafkaError | None]], frozen=True):
 
 
 class DropDeleteOrders(Event[None], frozen=True):
-    """Removal of delete orders in the format without topic ids, if no controller will execute them."""
+    """Removal of deletion requests in the format without topic ids that no controller will execute."""
 
     topics: tuple[str, ...]
 
@@ -251,7 +253,7 @@ class DropDeleteOrders(Event[None], frozen=True):
 
 
 class ConfigChange(msgspec.Struct, frozen=True):
-    """New values of one topic, broker, group or client metrics subscription; None removes a setting."""
+    """New values of one topic, broker, group or client metrics subscription. None removes a setting."""
 
     resource: str
     """"topic", "broker", "group" or "client-metrics"."""
@@ -261,11 +263,11 @@ class ConfigChange(msgspec.Struct, frozen=True):
     replace: bool = False
     """True (AlterConfigs) removes all settings that are not in `changes`."""
     topic_id: Uuid | None = None
-    """The incarnation that the submitter saw: the change never applies to a later incarnation of the same name."""
+    """The incarnation that the submitter saw. The change never applies to a later incarnation of the same name."""
     topic_ids: bool = False
     """True if the change sets a protocol version with topic ids; topics without ids then get them."""
     version: int | None = None
-    """Version of the settings that the submitter saw (-1: none were stored). If it has changed:
+    """Version of the settings that the submitter saw (-1: none were stored). If the version has changed, the error is
     INVALID_UPDATE_VERSION."""
 
 
@@ -276,7 +278,7 @@ class AlterConfigs(Event[list[KafkaError | None]], frozen=True):
 
 
 class CreateAcls(Event[None], frozen=True):
-    """Addition of ACLs, validated by the submitter; existing ones stay."""
+    """Addition of ACLs, validated by the submitter. Existing ACLs stay."""
 
     bindings: tuple[AclBinding, ...]
 
@@ -288,7 +290,7 @@ class DeleteAcls(Event[list[tuple[AclBinding, ...]]], frozen=True):
 
 
 class UserChange(msgspec.Struct, frozen=True):
-    """New credentials of a user by mechanism (as stored); None removes one, which must exist."""
+    """New credentials of a user by mechanism (as stored). None removes a credential, which must exist."""
 
     name: str
     credentials: Mapping[str, str | None]
@@ -317,7 +319,7 @@ class ChangeToken(Event[int], frozen=True):
 
 
 class QuotaChange(msgspec.Struct, frozen=True):
-    """New quotas of an entity (`metadata.quota_nodes`), as stored; None removes one if it exists."""
+    """New quotas of an entity (`metadata.quota_nodes`), as stored. None removes a quota if it exists."""
 
     entity: tuple[tuple[str, str | None], ...]
     values: Mapping[str, str | None]
@@ -348,7 +350,7 @@ class FeatureChange(msgspec.Struct, frozen=True):
 
 
 class UpdateFeatures(Event[None], frozen=True):
-    """Change of all these features or none; each feature occurs once."""
+    """Change of all these features, or of none if there is an error. Each feature occurs once."""
 
     changes: tuple[FeatureChange, ...]
     validate_only: bool = False
@@ -369,7 +371,8 @@ class IsrChange(msgspec.Struct, frozen=True):
 
 
 class IsrOutcome(msgspec.Struct, frozen=True):
-    """The result of one proposal: `error_code` 0 and the written state, or the final refusal and the current state."""
+    """The result of one proposal: `error_code` 0 with the written state, or the reason for the refusal with the current
+    state."""
 
     error_code: int
     leader: int = -1
@@ -379,8 +382,8 @@ class IsrOutcome(msgspec.Struct, frozen=True):
 
 
 class AlterIsr(Event[list[IsrOutcome]], frozen=True):
-    """ISR proposals of one leader. Reply: one result for each, in order. KafkaError STALE_BROKER_EPOCH: another broker
-    epoch is registered."""
+    """ISR proposals of one leader. Reply: one result for each proposal, in order. KafkaError STALE_BROKER_EPOCH:
+    another broker epoch is registered."""
 
     broker_id: int
     broker_epoch: int
@@ -393,8 +396,8 @@ class ReplicasOffline(Event[None], frozen=True):
     broker_id: int
     partitions: tuple[tuple[Uuid, int], ...]
     broker_epoch: int = -1
-    """The broker epoch of the report; -1 if the report is part of an answer to the controller, which belongs to the
-    present epoch.
+    """The broker epoch of the report; -1 if the report is part of an answer to the controller, because the answer
+    belongs to the current epoch.
     """
 
 
@@ -413,11 +416,11 @@ class ShutDownOutcome(msgspec.Struct, frozen=True):
     """Progress of a controlled shutdown."""
 
     remaining: tuple[tuple[str, int], ...] = ()
-    """Names and indexes of the partitions that the broker still leads because no other replica can lead them. Filled in
+    """Names and indexes of the partitions that the broker still leads, because no other replica can lead them. Only in
     the last reply.
     """
     more: bool = False
-    """True if more partitions have to move: the broker then submits the event again immediately."""
+    """True if more partitions have to move. The broker then submits the event again immediately."""
 
 
 class ShutDownBroker(Event[ShutDownOutcome], frozen=True):
@@ -431,8 +434,9 @@ class ShutDownBroker(Event[ShutDownOutcome], frozen=True):
 
 
 class UnregisterBroker(Event[None], frozen=True):
-    """The statement that a dead broker will not come back under its id: the cluster no longer waits for it. KafkaError
-    BROKER_ID_NOT_REGISTERED: the id is unknown; INVALID_REQUEST: the broker runs, or has replicas."""
+    """The statement of an operator that a dead broker will not come back under its id. The cluster then no longer waits
+    for it. KafkaError BROKER_ID_NOT_REGISTERED: the id is unknown; INVALID_REQUEST: the broker runs, or has replicas.
+    """
 
     broker_id: int
 
@@ -452,12 +456,13 @@ class ElectedPartition(msgspec.Struct, frozen=True):
     topic: str
     partition: int
     topic_id: Uuid | None = None
-    """Set if the client named the id: the controller then refuses another incarnation of the name."""
+    """Set if the client named the topic by id. The controller then refuses another incarnation of the name."""
 
 
 class ElectLeaders(Event[list[ElectionOutcome]], frozen=True):
-    """Election of preferred leaders, or with `unclean` of any replica for partitions without a leader (KIP-460). Reply:
-    one result for each, in order; if the event names none, one for each partition that needed an election."""
+    """Election of preferred leaders; with `unclean`, of any replica for partitions without a leader (KIP-460). Reply:
+    one result for each partition, in order. If the event names no partitions, one result for each partition that needed
+    an election."""
 
     unclean: bool
     partitions: tuple[ElectedPartition, ...] | None
@@ -470,13 +475,14 @@ class NewReplicas(msgspec.Struct, frozen=True):
     topic: str
     partition: int
     replicas: tuple[int, ...] | None
-    """The preferred leader first; None cancels the running reassignment."""
+    """The preferred leader comes first. None cancels the running reassignment."""
     topic_id: Uuid | None = None
-    """Set if the submitter has read the topic: the controller then refuses another incarnation of the name."""
+    """Set if the submitter has read the topic. The controller then refuses another incarnation of the name."""
 
 
 class ReassignPartitions(Event[list[KafkaError | None]], frozen=True):
-    """Begin, change or cancellation of reassignments (KIP-455). Reply: None or the error for each, in order."""
+    """Begin, change or cancellation of reassignments (KIP-455). Reply: None or the error for each partition, in order.
+    """
 
     partitions: tuple[NewReplicas, ...]
     factor_may_change: bool = True
@@ -487,7 +493,7 @@ class ReassignPartitions(Event[list[KafkaError | None]], frozen=True):
 
 
 class BeginIngest(Event[IngestRecord], frozen=True):
-    """Begin of a staged ingest. Reply: the open record, or the committed one."""
+    """Begin of a staged ingest. Reply: the open record, or the committed record if the ingest is already committed."""
 
     key: IngestKey
     ttl_ms: int
@@ -496,9 +502,9 @@ class BeginIngest(Event[IngestRecord], frozen=True):
     now_ms: int
     open_max: int
     committed_max: int
-    """Limit of open and remembered ingests together."""
+    """Limit of open and remembered ingests, counted together."""
     first_epoch: int
-    """The epoch in an event if the ingest is not open yet."""
+    """The epoch of the ingest if this event opens it."""
 
 
 class CommitIngest(Event[IngestRecord], frozen=True):
@@ -514,8 +520,8 @@ class CommitIngest(Event[IngestRecord], frozen=True):
     reopened: int = 0
     """The value in the ingest's record at the time of the prepare."""
     versions: Mapping[int, int] | None = None
-    """In a cluster: the state versions of the partitions at the time when all their in-sync replicas had everything on
-    disk. If a version has changed since, the controller decides nothing and answers INVALID_UPDATE_VERSION.
+    """In a cluster: the state versions of the partitions when all their in-sync replicas had everything on disk. If a
+    version has changed since, the controller decides nothing and answers INVALID_UPDATE_VERSION.
     """
 
 
@@ -533,8 +539,8 @@ class TouchIngests(Event[None], frozen=True):
 
 
 class FinishIngest(Event[IngestRecord], frozen=True):
-    """Report of partitions that have the committed records. Reply: the record with the known offsets; it is COMMITTED
-    when all partitions have theirs.
+    """Report of partitions that have linked the committed records. Reply: the record with the known offsets. It is
+    COMMITTED when the offsets of all partitions are known.
     """
 
     key: IngestKey
@@ -543,8 +549,8 @@ class FinishIngest(Event[IngestRecord], frozen=True):
 
 
 class LoseIngest(Event[IngestRecord], frozen=True):
-    """Report that a leader has lost its staged data of a decided commit. Another in-sync replica becomes leader; if
-    there is none, those records are lost. Reply: the record; it is COMMITTED when no partition is pending.
+    """Report that a leader has lost its staged data of a decided commit. Another in-sync replica becomes leader. If
+    there is no such replica, these records are lost. Reply: the record; it is COMMITTED when no partition is pending.
     """
 
     key: IngestKey
@@ -554,11 +560,12 @@ class LoseIngest(Event[IngestRecord], frozen=True):
 
 
 class DropIngests(Event[list[IngestRecord]], frozen=True):
-    """End of open ingests (each with its epoch), and removal of committed ones (each with its batch). Reply: the
+    """End of open ingests (each with its epoch), and removal of committed ingests (each with its batch). Reply: the
     records of the ingests that this event ended.
     """
 
     open: tuple[tuple[IngestKey, int], ...] = ()
     committed: tuple[tuple[SeriesKey, int], ...] = ()
     topics: tuple[Uuid, ...] = ()
-    """Topics that cannot be undeleted any more: the parent nodes of their ingests are removed too, if empty."""
+    """Topics that cannot be undeleted any more. If the parent nodes of their ingests are empty, they are removed too.
+    """

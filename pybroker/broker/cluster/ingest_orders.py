@@ -1,5 +1,5 @@
-"""Orders for the two-phase prepare of a staged ingest. The committing broker sends them to the other brokers. Plain
-values.
+"""Orders for the two-phase prepare of a staged ingest, as plain values. The committing broker sends them to the other
+brokers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ListedFields = tuple[int, int, int, int, int, int]
 
 
 class PrepareIngest(msgspec.Struct, frozen=True):
-    """Bring the listed attempts to disk, in that order, and accept no more appends."""
+    """Bring the listed attempts to disk, in the order of the list, and accept no more appends."""
 
     key: IngestKey
     epoch: int
@@ -29,7 +29,7 @@ class PrepareIngest(msgspec.Struct, frozen=True):
 
 
 class IngestPeers(Protocol):
-    """The other brokers, as the committing broker uses them."""
+    """The other brokers, for the broker that commits."""
 
     async def prepare(self, broker_id: int, order: PrepareIngest) -> Mapping[int, tuple[int, int]]:
         """Return rows and bytes by partition. Raises KafkaError with the broker's reason if it refuses,

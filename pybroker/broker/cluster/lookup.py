@@ -15,7 +15,7 @@ NO_SUCH_ID = "There is no topic with id {}."
 
 
 def living_topic(image: ClusterImage, which: str | Uuid, removed: Container[Uuid] = ()) -> TopicImage:
-    """Return the live topic of a name or id. Raises KafkaError if there is none, or if it is in `removed`."""
+    """Return the live topic of a name or id. Raises KafkaError if there is no such topic, or if it is in `removed`."""
     topic = image.topics.get(which) if isinstance(which, str) else image.topic_by_id(which)
     if topic is None or topic.topic_id in removed:
         raise unknown_topic(image, which)
@@ -23,8 +23,8 @@ def living_topic(image: ClusterImage, which: str | Uuid, removed: Container[Uuid
 
 
 def topic_or_deletion(image: ClusterImage, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
-    """Return the topic of an id, or of a name if the id is ZERO. For an id, that is the live topic or else the deletion
-    of the id; for a name, only the live topic. None if there is none.
+    """Return the topic of an id; if the id is ZERO, the topic of the name. For an id, return the live topic or else the
+    deletion of the id; for a name, only the live topic. None if nothing is found.
     """
     if topic_id != Uuid.ZERO:
         return image.topic_by_id(topic_id) or image.deletions.get(topic_id)
@@ -32,7 +32,7 @@ def topic_or_deletion(image: ClusterImage, name: str | None, topic_id: Uuid) -> 
 
 
 class _DeletionsByName:
-    """Index of the last image's deletions by name: one request may ask for thousands of names."""
+    """Index of the last image's deletions by name. It is needed because one request may contain thousands of names."""
 
     def __init__(self) -> None:
         self._last: tuple[Mapping[Uuid, DeletionRecord], Mapping[str, list[DeletionRecord]]] = ({}, {})
@@ -51,7 +51,8 @@ _by_name = _DeletionsByName()
 
 
 def deletions_of(image: ClusterImage, name: str) -> Sequence[DeletionRecord]:
-    """Return deletions of topics with a name, also finished ones, except undeleted topics. The latest first."""
+    """Return the deletions of topics with a name, the latest first. Finished deletions are included; undeleted topics
+    are not."""
     found = _by_name.of(image.deletions).get(name, ())
     return [record for record in found if record.topic_id not in image.names]
 
@@ -63,7 +64,7 @@ def last_deletion(image: ClusterImage, name: str) -> DeletionRecord | None:
 
 def death(record: DeletionRecord, replaced: str = "") -> str:
     """Return a part of a sentence that says when and by which principal a topic was deleted, and how to undelete it.
-    `replaced` names the successor.
+    `replaced`: the name of the successor.
     """
     by = record.deleted_by or "an unknown principal"
     text = f"it was deleted by {by} at {time_text(record.deleted_ms)}{replaced}"
@@ -74,10 +75,10 @@ def death(record: DeletionRecord, replaced: str = "") -> str:
 
 
 def unknown_id(image: ClusterImage, topic_id: Uuid, may_see: Callable[[str], bool]) -> KafkaError:
-    """Return the error for an id without a live topic, like `unknown_topic`.
+    """Return the error for an id that no live topic has, like `unknown_topic`.
 
-    `may_see`: whether the client may know that a topic of this name exists. If it may not, the error is the same as
-    for an id that never existed.
+    `may_see`: returns whether the client may know that a topic of this name exists. If it may not, the error is the
+    same as for an id that never existed.
     """
     dead = image.deletions.get(topic_id)
     if dead is None or may_see(dead.topic):
@@ -86,7 +87,7 @@ def unknown_id(image: ClusterImage, topic_id: Uuid, may_see: Callable[[str], boo
 
 
 def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
-    """Return the error for a name or id without a live topic; its message describes the deletion if one is known."""
+    """Return the error for a name or id that no live topic has. If the deletion is known, the message describes it."""
     if isinstance(which, str):
         if which in image.damaged:
             return KafkaError(

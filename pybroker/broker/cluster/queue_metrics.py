@@ -29,8 +29,8 @@ class QueueFigures:
         self.waited = Timer()
         """Time from an event's arrival to its turn."""
         self.worked: dict[str, Timer] = {}
-        """Time from the start of an event's processing to the start of the next event's, by the name of the event's
-        class.
+        """By the name of the event's class: time from the start of processing an event to the start of processing the
+        next.
         """
         self._at_work: tuple[str, float] | None = None
 
@@ -39,7 +39,7 @@ class QueueFigures:
         return self._clock()
 
     def idle(self) -> None:
-        """Record that the controller has finished an event and waits for the next one."""
+        """Note that the controller has finished an event and waits for the next event."""
         if self._at_work is not None:
             name, since = self._at_work
             self.worked.setdefault(name, Timer()).add(self._clock() - since)

@@ -40,7 +40,7 @@ class RegisterBroker(Event[RegisteredBroker], frozen=True):
 
     broker_id: int
     incarnation: Uuid
-    """Chosen by the process. If the same process registers again, it gets the same epoch."""
+    """An id that the process has chosen. If the same process registers again, it gets the same epoch."""
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     run: RunningNode
@@ -62,8 +62,8 @@ class StopBroker(Event[None], frozen=True):
 
 
 class BrokerHeartbeat(Event[None], frozen=True):
-    """A heartbeat, with the end of the metadata log that the broker has applied. KafkaError STALE_BROKER_EPOCH: this
-    broker epoch is not registered."""
+    """A heartbeat with the offset up to which the broker has applied the metadata log. KafkaError STALE_BROKER_EPOCH:
+    this broker epoch is not registered."""
 
     broker_id: int
     broker_epoch: int
@@ -108,7 +108,7 @@ class AllocateProducerIds(Event[ProducerIdRange], frozen=True):
 
 
 class AskClusterId(Event[str], frozen=True):
-    """The request of a new node for the cluster's id, which is the reply. Any node answers it."""
+    """The request of a new node for the cluster's id. The reply is the id. Any node answers it."""
 
 
 class QuorumAddress(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ class QuorumAddress(msgspec.Struct, frozen=True):
 
 
 class QuorumReplicaState(msgspec.Struct, frozen=True):
-    """A replica of the metadata log, as the leader sees it. The number -1 means unknown."""
+    """A replica of the metadata log, as the leader sees it. Numbers are -1 if unknown."""
 
     node_id: int
     directory_id: Uuid
@@ -156,7 +156,7 @@ class AddVoter(Event[None], frozen=True):
     addresses: tuple[QuorumAddress, ...]
     timeout_ms: int
     when_committed: bool = True
-    """True: answer when the change is committed. False: answer when the leader has appended it."""
+    """True: answer when the change is committed. False: answer when the leader has appended the change."""
 
 
 class RemoveVoter(Event[None], frozen=True):
@@ -167,15 +167,15 @@ class RemoveVoter(Event[None], frozen=True):
 
 
 class UnregisterController(Event[None], frozen=True):
-    """The question whether a controller is gone (KIP-1312). KafkaError INVALID_REQUEST: the node leads or is a voter;
-    CONTROLLER_ID_NOT_REGISTERED: the cluster does not know the node."""
+    """The question whether a controller is gone for ever (KIP-1312). KafkaError INVALID_REQUEST: the node leads or is a
+    voter; CONTROLLER_ID_NOT_REGISTERED: the cluster does not know the node."""
 
     controller_id: int
 
 
 class TransferQuorumLeader(Event[int], frozen=True):
-    """The leader of the metadata log resigns, and prefers a successor. Reply: the leader that was elected, which may be
-    another voter. KafkaError VOTER_NOT_FOUND: the successor is not a voter; REQUEST_TIMED_OUT: no leader was
+    """Resignation of the metadata log's leader in favour of a successor. Reply: the leader that was elected, which may
+    be another voter. KafkaError VOTER_NOT_FOUND: the successor is not a voter; REQUEST_TIMED_OUT: no leader was
     elected."""
 
     successor: int | None
@@ -212,5 +212,5 @@ ANSWERED_WHEN_DURABLE: frozenset[type[Event[Any]]] = frozenset(
         UnregisterController,
     }
 )
-"""Events whose answers do not wait until the broker has applied the image: a broker submits them while it applies
-changes, or they do not change the image."""
+"""Events whose answers do not wait until the broker has applied the image. Either the broker submits them while it
+applies changes, or they do not change the image."""

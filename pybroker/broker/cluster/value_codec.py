@@ -50,9 +50,7 @@ def unpack_event(data: bytes) -> Event[Any]:
 
 
 def pack_reply(reply: object) -> bytes:
-    """Serialize the reply to an event. A KafkaError may take the place of the reply, or of items in a reply that is a
-    list.
-    """
+    """Serialize the reply to an event. A KafkaError may take the place of the whole reply or, in a list, of an item."""
     return msgspec.msgpack.encode(_parts(reply))
 
 

@@ -24,8 +24,8 @@ class IngestAccess(msgspec.Struct, frozen=True):
     cache: MetadataCache
     authorizer: Authorizer
     unknown: Callable[[Uuid, Callable[[str], bool]], KafkaError]
-    """Function that returns the error for an id without a live topic. Its argument is a function that returns whether
-    the client may know a topic's name.
+    """Function that returns the error for an id that no live topic has. Its second argument is a function that returns
+    whether the client may know a topic's name.
     """
 
     def check_cluster(self, cluster_id: str) -> None:
@@ -37,9 +37,9 @@ class IngestAccess(msgspec.Struct, frozen=True):
             )
 
     def topic(self, context: RequestContext, topic_id: Uuid, *operations: AclOperation) -> CachedTopic:
-        """Return the topic if the client may do one of `operations`.
+        """Return the topic if the client has the permission for one of `operations`.
 
-        Raise UNKNOWN_TOPIC_ID if there is no such topic, TOPIC_AUTHORIZATION_FAILED if the client lacks the permission.
+        Raise UNKNOWN_TOPIC_ID if the topic does not exist, TOPIC_AUTHORIZATION_FAILED if the client has no permission.
         """
         topic = self.cache.topic_by_id(topic_id)
         if topic is None:

@@ -15,9 +15,10 @@ class IngestChanges(NamedTuple):
     opened: list[IngestRecord]
     """Ingests that accept appends now."""
     reopened: list[IngestRecord]
-    """Ingests that had prepared a commit which was not decided; they accept appends again."""
+    """Ingests whose prepared commit was not decided. They accept appends again."""
     over: list[IngestRecord]
-    """Ingests whose files can be removed: ended, replaced by a new epoch, or linked on all replicas."""
+    """Ingests whose files can be removed, because the ingest has ended, was replaced by a new epoch, or is linked on
+    all replicas."""
     may_attach: bool
     """True if a commit was decided or partition leaders have changed, so that this broker may have to link segments."""
 
@@ -39,7 +40,7 @@ def changes_of(before: ClusterImage, after: ClusterImage, change: ImageDelta | C
             over.append(old)
         if new is not None and new.state == COMMITTED and (old is None or old != new):
             over.append(new)
-    # If a topic is already known, a delta contains only changed partition states.
+    # If a topic is already known, a delta contains only the changed partition states.
     may_attach = isinstance(change, ClusterImage) or bool(change.topics or change.states or change.committed_ingests)
     return IngestChanges(opened, reopened, over, may_attach)
 

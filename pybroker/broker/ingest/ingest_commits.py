@@ -1,4 +1,4 @@
-"""Commits of staged ingests: prepare, decide, link; decided commits are retried until they are linked."""
+"""Commits of staged ingests: prepare, decide, link. Decided commits are retried until they are linked."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 2.0
-"""Delay before another try if a link failed for lack of disk space."""
+"""Seconds before another attempt to link after the disk had no space."""
 ELSEWHERE_RETRY_S = 0.05
-"""Delay before another try if a link failed because this broker does not lead the partition (yet, or any more); also
-the delay before the check after a success.
+"""Seconds before another attempt to link after a failure because this broker does not lead the partition (yet, or any
+more). Also the seconds before the check after a success.
 """
 PREPARE_S = 20.0
 PREPARE_PAUSE_S = 0.1
-"""Time limit for repeated prepares while leaders or replicas keep changing, and the pause between two of them."""
+"""Seconds for which prepares are repeated while leaders or replicas keep changing, and seconds between two prepares."""
 OTHERS_S = 30.0
-"""How long the response to a commit waits until the other brokers have linked the decided commit."""
+"""Seconds that the response to a commit waits until the other brokers have linked the decided commit."""
 AGAIN = frozenset(
     {
         ErrorCode.INVALID_UPDATE_VERSION,
@@ -58,7 +58,7 @@ class CommitOutcome(msgspec.Struct, frozen=True):
     record: IngestRecord
     repeated: bool
     problem: KafkaError | None
-    """Set if the commit is decided but not yet linked everywhere: the reason."""
+    """The reason why a decided commit is not yet linked everywhere; None if it is linked."""
 
 
 class IngestCommits:
@@ -95,7 +95,7 @@ class IngestCommits:
         self._end = end
         self._running = False
         self._shown = asyncio.Event()
-        """Return an event that the next applied change of ingests or partitions sets. A new event then replaces it."""
+        """Event that the next applied change of ingests or partitions sets. A new event then replaces it."""
         self._finishing: set[IngestKey] = set()
 
     def start(self) -> None:
@@ -107,7 +107,7 @@ class IngestCommits:
         self._running = False
 
     def follow(self, image: ClusterImage) -> None:
-        """Link the decided commits in partitions that this broker leads. Call it after a decision or a leader change.
+        """Link the decided commits in partitions that this broker leads. Call this after a decision or a leader change.
         """
         for record in image.committed_ingests.values():
             if record.state == COMMITTING and self._own(record):
@@ -140,8 +140,8 @@ class IngestCommits:
     async def _shown_committed(
         self, record: IngestRecord, problem: KafkaError | None
     ) -> tuple[IngestRecord, KafkaError | None]:
-        """Return the record when every broker has linked the commit. If the time limit comes first, also return the
-        reason.
+        """Return the record when every broker has linked the commit. If the time limit comes first, return the record
+        and the reason.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OTHERS_S):
@@ -179,8 +179,8 @@ class IngestCommits:
         else:
             record = await self._decide_in_cluster(known, listed, caller)
         if record.key != key:
-            # A later batch of the stream was committed meanwhile: this batch counts as committed, and its files are
-            # useless.
+            # A later batch of the stream was committed in the meantime. This batch therefore counts as committed, and
+            # its files are useless.
             await self._end(known)
         elif self._alone and record.state == COMMITTED:
             await self._removal.remove(record)
@@ -233,7 +233,8 @@ class IngestCommits:
             await asyncio.sleep(PREPARE_PAUSE_S)
 
     def _own(self, record: IngestRecord) -> list[int]:
-        """Return the partitions that this broker leads, as far as it knows, and that may still lack the records."""
+        """Return the partitions that this broker leads, as far as it knows, and that may not have linked the records.
+        """
         if self._alone:
             return [index for index in record.partitions if index not in record.lost]
         topic = self._view.image.topic_by_id(record.topic_id)
@@ -279,7 +280,8 @@ class IngestCommits:
         return finished
 
     def finish_soon(self, key: IngestKey) -> None:
-        """Start a background task that links the commit. All clients that retry the commit share it."""
+        """Start a background task that links the commit. There is one task, even if several clients retry the commit.
+        """
         if key not in self._finishing:
             self._finishing.add(key)
             self._spawn(self._finish_later(key))
@@ -302,7 +304,7 @@ class IngestCommits:
                 if self._view.image.topic_by_id(record.topic_id) is None or not self._own(record):
                     # Either the topic is deleted, or other brokers lead the remaining partitions.
                     return
-                # Check again after the pause: this broker may lead more of the partitions by then.
+                # Check again after the pause, because this broker may lead more of the partitions then.
                 pause = ELSEWHERE_RETRY_S
                 try:
                     await self._attach(record)

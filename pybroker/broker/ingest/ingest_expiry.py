@@ -29,7 +29,7 @@ ROUND_S_MAX = 30.0
 """The longest time between two checks."""
 ROUND_S_MIN = 0.05
 ROUND_S_EACH = 0.0001
-"""The shortest time between two checks, and the addition for each open or remembered ingest. A check costs 0.5 μs per
+"""Minimum of seconds between two checks; each open or remembered ingest adds this number. A check costs 0.5 μs per
 ingest. With this addition, checks take less than 1 % of the control plane's time, however many ingests clients begin
 and however short their ttl_ms is.
 """
@@ -109,7 +109,7 @@ class Expiry:
                 await asyncio.sleep(RETRY_S)
 
     async def _write_down(self) -> None:
-        """Record when this broker last received records, for each ingest whose recorded time is old."""
+        """For each ingest whose recorded time is old, record when this broker last received records."""
         if not (open_now := self._view.image.ingests):
             return
         news = tuple(

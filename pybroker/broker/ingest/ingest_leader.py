@@ -29,8 +29,7 @@ PAUSE_S = 0.01
 PAUSE_MAX_S = 0.25
 """Poll interval while the other replicas link their segments."""
 THREADS = 4
-"""Limit of concurrent links and seals. Each waits for the disk, and concurrent syncs share the file system's commits.
-"""
+"""Limit of concurrent links and seals. Each waits for the disk; concurrent syncs share the file system's commits."""
 
 OWN: Any = object()
 
@@ -44,7 +43,7 @@ class StagedIngest(NamedTuple):
     """Time of the last append."""
     writers: int
     partitions: Mapping[int, tuple[int, int]]
-    """Rows and bytes by partition; they include every attempt."""
+    """Rows and bytes by partition. They include all attempts."""
 
 
 class AttachedHere(NamedTuple):
@@ -55,7 +54,7 @@ class AttachedHere(NamedTuple):
     missing: Sequence[int]
     """Partitions without staged files on this broker."""
     problem: BaseException | None
-    """The first error of the partitions in neither field above."""
+    """The first error of a partition that is in neither `offsets` nor `missing`."""
 
 
 class IngestLeader:
@@ -70,11 +69,11 @@ class IngestLeader:
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     async def collect(self, kept: Iterable[IngestRecord]) -> int:
-        """Remove the files of all ingests except these; return how many were removed."""
+        """Remove the files of all ingests except `kept`. Return how many were removed."""
         return await self._call(self._native.collect, [(record.topic_id, record.directory) for record in kept])
 
     async def open(self, record: IngestRecord) -> None:
-        """Accept appends; drop an older epoch and its staged files. The call does not wait for the disk writes of a
+        """Accept appends. Drop an older epoch and its staged files. The call does not wait for the disk writes of a
         running commit.
         """
         arguments = record.key, record.directory, record.epoch, dict(record.config)
@@ -97,8 +96,8 @@ class IngestLeader:
     async def attach(
         self, record: IngestRecord, partitions: Sequence[int]
     ) -> AttachedHere:
-        """Link the records of a decided commit to these partitions, on every in-sync replica. Repeated calls link only
-        once.
+        """Link the records of a decided commit to these partitions, on every in-sync replica. If the call is repeated,
+        records are linked only once.
         """
         offsets: dict[int, tuple[int, int]] = {}
         missing: list[int] = []
@@ -128,7 +127,8 @@ class IngestLeader:
         await self._call(self._native.bring, topic_id, partition, list(brokers))
 
     async def expire(self, record: IngestRecord, before_ms: int) -> bool:
-        """Refuse further appends, unless there were some since `before_ms`. Return whether appends are refused now."""
+        """Refuse further appends, unless there was an append since `before_ms`. Return whether appends are refused now.
+        """
         return await self._call(self._native.expire, record.key, record.epoch, before_ms)
 
     async def drop(self, record: IngestRecord) -> None:
@@ -163,8 +163,8 @@ class Joining:
         self._view = view
 
     def bring(self, proposal: IsrProposal) -> Coroutine[Any, Any, None] | None:
-        """Return a coroutine that copies the staged files; it must finish before the leader proposes the ISR change.
-        None if there is nothing to copy. The coroutine raises KafkaError if it fails.
+        """Return a coroutine that copies the staged files; None if there are no files to copy. The coroutine must
+        finish before the leader proposes the ISR change. It raises KafkaError if it fails.
         """
         image = self._view.image
         topic = image.topic_by_id(proposal.topic_id)

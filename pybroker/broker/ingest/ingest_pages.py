@@ -1,8 +1,8 @@
 """Paged listings of ingests. Paging limits the time in which one response is encoded, and the event loop blocked, to
 some milliseconds.
 
-A page has the first ingests after a cursor, in key order. One pass over all ingests finds them; it keeps two pages at
-most and can be interrupted anywhere. No state is kept between pages.
+A page has the first ingests after a cursor, in key order. A single pass over all ingests finds the page. The pass keeps
+two pages at most in memory and can be interrupted anywhere. No state is kept between pages.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 PAGE_ENTRIES_MAX = 10_000
-"""Ingests and their partitions in one page, about a megabyte; an ingest that is larger alone still gets a page."""
+"""Limit of ingests and their partitions in one page, about a megabyte. An ingest that exceeds the limit alone gets its
+own page."""
 
 BEHIND_BATCHES = 10**20 - 1
 """The position of a stream's commits in the key order. It is after the stream's open batches, so that a listing does
-not miss a batch that is committed between two pages. It is the same for all batches, so that new commits of a stream do
-not appear again and again in one listing.
+not miss a batch that is committed between two pages. The position is the same for all batches, so that new commits of a
+stream do not appear repeatedly in one listing.
 """
 
 
 def cursor(record: IngestRecord) -> str:
-    """Return the sort key of an ingest, which is also the cursor after it.
+    """Return the sort key of an ingest. As a cursor, the key means the position after the ingest.
 
     The key is unique. For an ingest without batches it does not change when the ingest is committed.
     """
@@ -39,12 +40,12 @@ class Page:
     def __init__(self, after: str | None) -> None:
         self._after = after or ""
         self._last: str | None = None
-        """The last ingest of the page; set once an ingest did not fit into it."""
+        """The last ingest of the page; None until an ingest has not fitted into the page."""
         self._found: list[tuple[str, IngestView]] = []
         self._entries = 0
 
     def takes(self, view: IngestView) -> bool:
-        """Return whether the ingest is after the cursor and before the ingests that did not fit so far."""
+        """Return whether the ingest is after the cursor, and before all ingests that have not fitted so far."""
         at = cursor(view.record)
         return at > self._after and (self._last is None or at < self._last)
 
@@ -74,12 +75,13 @@ class Page:
 
 
 def entries_of(view: IngestView) -> int:
-    """Return how many entries an ingest needs in a page: one for the ingest and one for each of its partitions."""
+    """Return how many entries an ingest needs in a page: one for the ingest itself, and one for each of its partitions.
+    """
     return 1 + len(view.record.partitions) + len(view.staged)
 
 
 NAMED_MAX = 10
-"""Limit of partitions that an error message names."""
+"""Limit of partitions named in an error message."""
 
 ABSENT = 3
 
@@ -87,12 +89,12 @@ _WIRE = {OPEN: 0, COMMITTING: 1, COMMITTED: 2}
 
 
 def wire_state(state: str | None) -> int:
-    """Return the wire code of a state; None means that there is no such ingest."""
+    """Return the wire code of a state. None means that the ingest does not exist."""
     return ABSENT if state is None else _WIRE[state]
 
 
 def lost_error(record: IngestRecord) -> KafkaError | None:
-    """Return LOG_DIR_NOT_FOUND for a committed ingest that has lost records; None for others."""
+    """Return LOG_DIR_NOT_FOUND for a committed ingest that has lost records; None for any other ingest."""
     if record.state != COMMITTED or not record.lost:
         return None
     return KafkaError(

@@ -41,7 +41,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 BEGIN_MS = 15_000
-"""How long a begin waits for unresponsive brokers; until they respond, appends to them fail."""
+"""Milliseconds that a begin waits for unresponsive brokers. Until they respond, appends to them fail."""
 R = TypeVar("R")
 
 
@@ -130,7 +130,7 @@ class Ingests:
             elif removed := await self._leader.collect((*image.ingests.values(), *unfinished)):
                 log.info("removed the staged files of ended ingests ingests=%d", removed)
         except KafkaError as error:
-            # Leftover files only use disk space; that is no reason to keep the broker from serving its other data.
+            # Files that remain only use disk space. They are no reason to keep the broker from serving its other data.
             log.warning("cannot remove the staged files of ended ingests: %s", error)
         for record in image.ingests.values():
             try:
@@ -139,7 +139,7 @@ class Ingests:
                 log.warning("cannot reopen an ingest ingest=%r: %s", record.ingest_id, error)
         self._running = True
         self._commits.start()
-        # This covers topics that were undeleted meanwhile, too.
+        # This also covers topics that were undeleted in the meantime.
         self.topics_shown(self._view.image.names)
         self._expiry.start()
 
@@ -168,7 +168,7 @@ class Ingests:
                 self._clock.wall_ms(),
                 self._config["ingest.open.max"],
                 self._config["ingest.committed.max"],
-                # The epoch must differ from those of earlier ingests with this id, so that their late appends are
+                # The epoch must differ from the epochs of earlier ingests with this id, so that their late appends are
                 # refused.
                 random.randrange(1, 2**30),
             )
@@ -211,7 +211,7 @@ class Ingests:
             return None
 
     def views(self, include_committed: bool) -> Iterator[IngestView]:
-        """Yield all ingests as they are at the first `next()`, open ones first."""
+        """Yield all ingests in their state at the first `next()`, open ingests first."""
         staged = self._leader.staged()
         image = self._view.image
         for record in image.ingests.values():
@@ -228,7 +228,7 @@ class Ingests:
 
     async def _end(self, record: IngestRecord, caller: Caller | None = None) -> None:
         """End an ingest. The ingest has ended when the controller has decided it, even if its files remain. Raises
-        KafkaError if the controller did not decide it.
+        KafkaError if the controller has not decided it.
         """
         await self._decide(DropIngests(open=((record.key, record.epoch),)), caller=caller)
         if self._alone:

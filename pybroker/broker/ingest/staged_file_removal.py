@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 30_000
 LEFT_MAX = 1_000
-"""Limit of ingests with pending retries; the next start removes the rest. Retrying this many takes seconds."""
+"""Limit of ingests with pending retries; the next start removes the files of further ingests. Retrying this many takes
+seconds."""
 
 
 class Removal:
@@ -32,11 +33,11 @@ class Removal:
         self._topic = topic
         self._clock = clock
         self._left: dict[tuple[Uuid, str], IngestRecord] = {}
-        """By topic id and directory: each epoch of an ingest has its own directory."""
+        """The key is topic id and directory, because each epoch of an ingest has its own directory."""
         self._due_ms = 0
 
     async def remove(self, record: IngestRecord) -> None:
-        """Remove the staged files of an ended ingest, now or later; errors are only logged."""
+        """Remove the staged files of an ended ingest, now or later. Errors are only logged."""
         try:
             await self._drop(record)
         except KafkaError as error:

@@ -55,7 +55,7 @@ class Preparing:
         self._min_in_sync = min_in_sync
 
     async def prepare(self, record: IngestRecord, listed: Sequence[ListedAttempt]) -> PreparedIngest:
-        """Prepare a commit. Raise KafkaError; in that case some brokers may have prepared it nevertheless."""
+        """Prepare a commit. Raises KafkaError; even then, some brokers may have prepared it."""
         if self._peers is None:
             return PreparedIngest(await self._leader.prepare(record.key, record.epoch, ALONE, listed), 0, None)
         leaders, holders, versions = self._states(record.topic_id, {share.partition for share in listed})
@@ -86,7 +86,7 @@ class Preparing:
             await _all(self._ask(broker, order(False, indexes)) for broker, indexes in followed.items())
         except KafkaError as error:
             if error.code == ErrorCode.INVALID_REQUEST:
-                # The leader has the listed attempts. The replica has to get them from the leader again.
+                # The leader has the listed attempts, so the replica has to get them from the leader again.
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, error.message) from None
             raise
         return PreparedIngest(partitions, plan, {index: versions[index] for index in partitions})
@@ -137,8 +137,8 @@ def _fields(one: ListedAttempt) -> tuple[int, int, int, int, int, int]:
 
 
 async def _all(work: Iterable[Awaitable[Rows]]) -> list[Rows]:
-    """Wait for all brokers. If several fail, raise an error about the listed attempts (INVALID_REQUEST) rather than an
-    error that a retry may avoid."""
+    """Wait for all brokers. If several fail, prefer to raise an error about the listed attempts (INVALID_REQUEST),
+    because a retry may avoid other errors."""
     results = await asyncio.gather(*work, return_exceptions=True)
     problems = [result for result in results if isinstance(result, BaseException)]
     for problem in problems:

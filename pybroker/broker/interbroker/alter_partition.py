@@ -11,7 +11,7 @@ from pybroker.protocol import interbroker as wire
 
 
 def request_of(event: AlterIsr) -> Any:
-    """Return the request. Consecutive changes of one topic share an entry; their order is kept."""
+    """Return the request. Consecutive changes of the same topic are in one entry; their order is kept."""
     return wire.AlterPartitionRequest(
         broker_id=event.broker_id,
         broker_epoch=event.broker_epoch,

@@ -58,7 +58,8 @@ def named(request: ControlRequest) -> ControlRequest:
 def _merged(
     one: list[StopReplicaPartitionState], other: list[StopReplicaPartitionState]
 ) -> dict[int, StopReplicaPartitionState]:
-    """Of two orders for a partition, return the order for the later incarnation, which has the higher leader epoch."""
+    """Two orders for a partition concern two incarnations. Return the order for the later incarnation, which has the
+    higher leader epoch."""
     found = {state.partition_index: state for state in one}
     for state in other:
         before = found.get(state.partition_index)

@@ -1,4 +1,4 @@
-"""The controller's channels to the brokers of a cluster, by broker epoch."""
+"""The controller's channels to the brokers of a cluster, one for each broker epoch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pybroker.broker.interbroker.remote_channel import RemoteChannel
 from pybroker.broker.metadata.image import BrokerImage
 
 DRAIN_SECONDS_MAX = 5.0
-"""Limit of the wait for other brokers at a stop. They may be down, and the next controller sends them everything
-anyway.
+"""Seconds that a stopping controller waits for other brokers. They may be down, and the next controller sends them
+everything anyway.
 """
 
 
 class BrokerChannels:
-    """`Channels` to all brokers of a cluster. The controller's own broker has one in this process."""
+    """`Channels` to all brokers of a cluster. The channel to the controller's own broker is in this process."""
 
     def __init__(self, broker_id: int, local: Channel, open_connection: Callable[[BrokerImage], RemoteChannel]) -> None:
         self._broker_id = broker_id

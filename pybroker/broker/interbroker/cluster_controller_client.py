@@ -1,10 +1,10 @@
-"""The controller client of a broker in a cluster: while this broker is the controller, it submits within this process,
-otherwise over the inter-broker listener.
+"""The controller client of a broker in a cluster. While this broker is the controller, it submits events within this
+process; otherwise over the inter-broker listener.
 
-An event has a request id, under which the controller records its outcome together with the decision. If the answer is
-lost, the client retries until the caller's timeout: the event is decided once, and every later controller knows its
-outcome. Proposals of leaders (AlterPartition) and ControlledShutdown have no request id. They name the state that they
-change, so the submitter can find out the outcome from the metadata.
+An event has a request id, under which the controller records the outcome together with the decision. If the answer is
+lost, the client retries until the caller's timeout. The event is decided only once, and every later controller knows
+its outcome. Proposals of leaders (AlterPartition) and ControlledShutdown have no request id. They contain the state
+that they change, so the submitter can find the outcome in the metadata.
 """
 
 from __future__ import annotations
@@ -48,24 +48,25 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 PATIENCE_MS = 25_000
-"""Default timeout: clients give up after 30 s (`request.timeout.ms`), so they get an answer before that."""
+"""Default timeout in milliseconds. Clients give up after 30 s (`request.timeout.ms`), so they get an answer before
+that."""
 DECISION_MS_MIN = 1_000
-"""Minimum time for a decision. With a shorter timeout, the caller does not wait until the change is applied, but the
-decision itself still takes a moment.
+"""Minimum milliseconds for a decision. A caller with a shorter timeout does not wait until the change is applied, but
+even the decision takes a moment.
 """
 WAY_MS_MAX = 1_000
-"""A submission stops waiting for the decision to be applied this long before its timeout, so that the answer arrives in
-time.
+"""Milliseconds before its timeout at which a submission stops waiting for the decision to be applied, so that the
+answer arrives in time.
 """
 ANSWER_S_MAX = 3_600.0
-"""Longer than any caller waits: the caller itself closes the connection at its timeout."""
+"""Seconds, longer than any caller waits: the caller itself closes the connection at its timeout."""
 PAUSE_S = 0.05
 SILENCE_S = 5.0
-"""Interval at which this broker asks other brokers for the controller's successor while the controller does not answer:
+"""Seconds after which this broker asks other brokers for a new controller while the controller does not answer, because
 it may hang."""
 LOST_SIGHT_S = 1.0
-"""Time without a controller after which this broker asks others: the store may not have announced a new controller to
-this broker yet.
+"""Seconds without a controller after which this broker asks others. The store may not have announced a new controller
+to this broker yet.
 """
 
 WITHOUT_ID = AlterIsr | ShutDownBroker
@@ -79,13 +80,13 @@ class LostAnswerError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class ForwardedEvent(Generic[R]):
-    """An event on its way to the controller, with its context."""
+    """An event on its way to the controller, with its deadlines and its caller."""
 
     event: Event[R]
     caller: Caller | None
     asked: RequestIdentity | None
     deadline: float
-    """When to stop waiting for the decision to be applied."""
+    """Loop time at which the wait for the decision to be applied ends."""
 
 
 class FollowedView(ClusterView, Protocol):
@@ -146,8 +147,8 @@ class ClusterControllerClient:
             ) from None
 
     async def _submit(self, event: Event[R], began: float, deadline: float, caller: Caller | None) -> EventAnswer[R]:
-        """Submit the event again and again until an answer or a final error comes. `deadline` only limits the wait
-        until the decision is applied.
+        """Submit the event repeatedly, until an answer or a final error comes. `deadline` only limits the wait until
+        the decision is applied.
         """
         loop = asyncio.get_running_loop()
         request_id = Uuid.random()
@@ -180,8 +181,8 @@ class ClusterControllerClient:
             await self._pause(deadline)
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """Wait for all earlier decisions; see `ControllerClient`. The controller's own broker submits CatchUp as well:
-        the metadata store must confirm that no other broker has become controller.
+        """Wait for all earlier decisions; see `ControllerClient`. The controller's own broker submits CatchUp too,
+        because the metadata store must confirm that no other broker has become the controller.
         """
         # The answer waits until the view has the controller's last change.
         if not (await self.submit(CatchUp(), timeout_ms)).is_complete:
@@ -215,7 +216,8 @@ class ClusterControllerClient:
     async def _ask(
         self, connection: InterBrokerConnection, controller: int, wanted: ForwardedEvent[R]
     ) -> EventAnswer[R]:
-        # A paused controller answers too late. If another broker replaces it meanwhile, the successor gets the request.
+        # A paused controller answers too late. If another broker becomes the controller in the meantime, send the
+        # request to it.
         replaced = asyncio.ensure_future(self._replaced(controller))
 
         def give_up(done: asyncio.Future[None]) -> None:
@@ -234,7 +236,7 @@ class ClusterControllerClient:
             replaced.cancel()
 
     async def _replaced(self, controller: int) -> None:
-        """Wait until another broker is the controller. If the controller becomes None, an election may be running, so
+        """Wait until another broker is the controller. If there is no controller, an election may be running, so
         continue to wait.
         """
         while self._discovery.controller in (None, controller):
@@ -288,8 +290,8 @@ class ClusterControllerClient:
     async def _shown(
         self, event: Event[R], answer: EventAnswer[R], change: tuple[int, int], deadline: float
     ) -> EventAnswer[R]:
-        """Return the answer when this broker's view has that change and its clients see it; if the deadline comes
-        first, return an answer with `in_force` False.
+        """Return the answer when this broker's view contains the change and its clients see it. If the deadline comes
+        first, return an answer with `is_complete` False.
         """
         try:
             async with asyncio.timeout_at(deadline):
@@ -319,7 +321,7 @@ class ClusterControllerClient:
 
 
 def _topics_of(event: Event[Any], reply: Any, image: ClusterImage) -> Collection[Uuid]:
-    """Return the topics that get new leaders by an event."""
+    """Return the topics to which an event gives new leaders."""
     match event:
         case CreateTopics() | TruncateTopics():
             return {result.topic_id for result in reply if not isinstance(result, KafkaError)}
@@ -335,7 +337,8 @@ def _topics_of(event: Event[Any], reply: Any, image: ClusterImage) -> Collection
 
 
 async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> EventAnswer[Any]:
-    """Propose ISR changes. The leader waits only for the controller's answer, not until its own view has the change."""
+    """Propose ISR changes. The leader waits only for the controller's answer, not until its own view contains the
+    change."""
     answer = await connection.request(request_of(event), timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller refused to change ISRs.")

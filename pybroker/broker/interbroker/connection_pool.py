@@ -19,13 +19,13 @@ OpenConnection = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
 
 
 class ConnectionPool:
-    """One connection to each broker, opened on demand. Answers come in the order of the requests."""
+    """One connection to each broker, opened when it is needed. Answers arrive in the order of the requests."""
 
     def __init__(self, view: ClusterView, open_connection: OpenConnection) -> None:
         self._view = view
         self._open_connection = open_connection
         self._open: dict[int, tuple[int, InterBrokerConnection]] = {}
-        """Connection with its broker epoch, by broker."""
+        """Broker → its broker epoch and connection."""
         self._dialing: dict[int, asyncio.Lock] = {}
 
     async def ask(self, broker_id: int, request: Any) -> Any:

@@ -1,7 +1,8 @@
 """The controller's messages on the wire between brokers.
 
-LeaderAndIsr, StopReplica, UpdateMetadata, RestoreReplicas and ReopenTopics need no conversion: the codec creates
-objects of our own classes, which have the wire's fields. The other messages carry serialized bytes.
+LeaderAndIsr, StopReplica, UpdateMetadata, RestoreReplicas and ReopenTopics need no conversion, because the codec
+creates objects of the broker's own classes, whose fields are those of the wire format. All other messages contain
+serialized bytes.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from pybroker.native import message_schema, use_classes
 from pybroker.protocol import interbroker as wire
 
 APART_BYTES_MIN = 16 * 1024
-"""Size from which reading a change of the cluster takes milliseconds; a larger one is read on a thread."""
+"""Size in bytes from which on a change of the cluster is read on a thread, because reading takes milliseconds."""
 IMAGE_BYTES_MAX = 1 << 30
-"""Limit of a whole image; an image with 200,000 partitions has 30 MB, compressed 3 MB on the wire."""
+"""Size limit in bytes of a whole image. An image with 200,000 partitions has 30 MB, and 3 MB compressed on the wire."""
 
 _SAME: tuple[tuple[str, type], ...] = (
     ("LeaderAndIsrRequest", control.LeaderAndIsrRequest),
@@ -62,7 +63,7 @@ _use_our_classes()
 
 
 class _ChangeCache:
-    """Cache of the last serialized change: all brokers get the same bytes."""
+    """Cache of the last serialized change, because all brokers get the same bytes."""
 
     def __init__(self) -> None:
         self._change: object = None
@@ -103,14 +104,14 @@ def request_to_wire(request: ControlRequest) -> Any:
 
 
 async def sendable(request: ControlRequest) -> Any:
-    """Convert like `request_to_wire`; a whole image is serialized on a thread, so that the loop stays responsive."""
+    """Convert like `request_to_wire`. A thread serializes a whole image, so that the loop can serve other requests."""
     if isinstance(request, control.UpdateCluster) and isinstance(request.change, ClusterImage):
         return await asyncio.get_running_loop().run_in_executor(None, request_to_wire, request)
     return request_to_wire(request)
 
 
 async def received(message: Any) -> ControlRequest:
-    """Convert like `request_from_wire`; a large message is read on a thread."""
+    """Convert like `request_from_wire`. A thread reads a large message."""
     if isinstance(message, wire.UpdateClusterRequest) and len(message.change) > APART_BYTES_MIN:
         return await asyncio.get_running_loop().run_in_executor(None, request_from_wire, message)
     return request_from_wire(message)

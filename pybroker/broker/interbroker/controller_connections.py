@@ -1,7 +1,7 @@
 """Connections to the controller, one for each running request.
 
-A connection returns answers in the order of the requests, so on a shared one an ISR change could wait behind a
-CreateTopics that waits for a hanging broker.
+A connection returns answers in the order of the requests. On a common connection, an ISR change could wait behind a
+CreateTopics that waits for a broker which does not respond.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pybroker.broker.interbroker.interbroker_connection import InterBrokerConnec
 from pybroker.broker.metadata.image import BrokerImage
 
 UNDER_WAY_MAX = 64
-"""Limit of running requests; a request beyond it waits for a free connection until its timeout."""
+"""Limit of running requests. Further requests wait for a free connection until their timeout."""
 
 OpenConnection = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
 
@@ -31,7 +31,7 @@ class ControllerConnections:
 
     @asynccontextmanager
     async def to(self, broker: BrokerImage) -> AsyncIterator[InterBrokerConnection]:
-        """Yield a connection for one request. If the caller stops waiting for its answer, the connection closes: a late
+        """Yield a connection for one request. If the caller stops waiting for the answer, close the connection: a late
         answer must not be taken for the answer to another request. Raises the exceptions in `UNREACHABLE`."""
         async with self._room:
             connection = self._kept(broker) or await self._open_connection(broker)

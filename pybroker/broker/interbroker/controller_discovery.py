@@ -1,8 +1,8 @@
-"""Finds the controller by asking other brokers. A broker that cannot reach the metadata store for a while needs this:
+"""Finds the controller by asking other brokers. This is for a broker that cannot reach the metadata store for a while:
 it does not see elections in the store, and would keep using the earlier controller.
 
-A wrong answer costs only a request: a broker decides nothing unless it is the controller, and the store refuses the
-writes of a replaced controller.
+A wrong answer costs only a request, because a broker decides nothing unless it is the controller, and the store refuses
+the writes of a former controller.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ASKED_MAX = 10
 """Number of brokers to ask concurrently."""
 ANSWER_S = 2.0
 PAUSE_S = 1.0
-"""Pause between two searches."""
+"""Seconds between two searches."""
 
 
 class _ReportedController(NamedTuple):
@@ -52,7 +52,8 @@ class ControllerDiscovery:
 
     @property
     def controller(self) -> int | None:
-        """The controller's broker id, by the latest information; None if there is none or it is unknown."""
+        """Return the controller's broker id, by the latest information; None if there is no controller or it is
+        unknown."""
         reported = self._reported
         return (
             reported.controller
@@ -61,7 +62,8 @@ class ControllerDiscovery:
         )
 
     def note_denial(self, asked: int, answer: wire.EnvelopeResponse) -> None:
-        """Record that broker `asked` is not the controller; its answer names the controller if it knows it."""
+        """Note that broker `asked` is not the controller. Its answer contains the controller if it knows the
+        controller."""
         found = _named_controller(answer)
         if found not in (None, asked, self._broker_id):
             assert found is not None
@@ -70,8 +72,8 @@ class ControllerDiscovery:
             self._reported = None
 
     async def search(self) -> None:
-        """Ask the other brokers; concurrent callers share one search. Return at the end of the search; return
-        immediately if the last search has only just ended.
+        """Ask the other brokers. Concurrent callers wait for the same search. If the last search has only just ended,
+        return immediately.
         """
         if self._search is None and asyncio.get_running_loop().time() >= self._next:
             self._search = asyncio.create_task(self._ask_all(), name="who-is-controller")
@@ -117,7 +119,7 @@ class ControllerDiscovery:
                 question.cancel()
 
     async def _ask(self, broker: BrokerImage) -> int | None:
-        """Return the controller as that broker knows it. The request changes nothing."""
+        """Return the controller as the broker `broker` knows it. The request changes nothing."""
         question = wire.SubmitEventRequest(
             broker_id=self._broker_id, event=pack_event(CatchUp()), timeout_ms=0, asked_ms_ago=0
         )
@@ -135,8 +137,8 @@ class ControllerDiscovery:
 
 
 def _named_controller(answer: wire.EnvelopeResponse) -> int | None:
-    """Return the controller named in a NOT_CONTROLLER answer; None also if the broker's version does not name the
-    controller.
+    """Return the controller in a NOT_CONTROLLER answer; None if the answer does not contain a controller, for example
+    in an older version.
     """
     try:
         found: int | None = unpack(int | None, answer.response_data) if answer.response_data else None

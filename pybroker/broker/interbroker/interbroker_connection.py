@@ -14,11 +14,11 @@ from pybroker.errors import KafkaError
 from pybroker.native import message_class, message_schema
 
 UNREACHABLE = (BrokerConnectionError, KafkaTimeoutError, KafkaError)
-"""Exceptions raised if a request gets no answer, or an unreadable one."""
+"""Exceptions that a request without a readable answer raises."""
 
 
 class InterBrokerConnection(BrokerConnection):
-    """A `BrokerConnection` with the message layouts of the KIP-516 text and pybroker's own."""
+    """A `BrokerConnection` with the message layouts of the KIP-516 text and of pybroker."""
 
     between_brokers = True
 
@@ -30,8 +30,8 @@ class InterBrokerConnection(BrokerConnection):
 
     @staticmethod
     def schema_of(kind: type) -> RequestSchema:
-        """Return the facts of an inter-broker message class, or of a client's class if there is none (ApiVersions,
-        SASL)."""
+        """Return the schema's facts about an inter-broker message class; for a class without inter-broker layout
+        (ApiVersions, SASL), those of the client's class."""
         return _request_schema(kind)
 
 

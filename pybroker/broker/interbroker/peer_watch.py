@@ -3,8 +3,8 @@
 The controller has a connection to every other broker, and every other broker has one to the controller. If the
 connection breaks, this broker and another broker (the witness) test the port of the lost broker. If the port refuses
 connections from both for 300 ms, the process counts as dead. A hanging or unreachable broker does not refuse
-connections, so it is only lost when its session expires. A cluster of two brokers has no witness, so there, too, a
-broker is only lost when its session expires.
+connections; it is lost when its session expires. A cluster of two brokers has no witness, so a killed broker there is
+also lost only when its session expires.
 
 A wrong verdict is harmless (for example if a firewall refuses connections for the broker): the new leaders have new
 epochs, and the broker registers again.
@@ -26,14 +26,15 @@ from pybroker.broker.metadata.image import BrokerImage
 from pybroker.protocol import interbroker as wire
 
 REFUSED_S = 0.3
-"""How long a port must refuse until its process counts as dead: longer than a restart or a moment without a
-listener."""
+"""Seconds for which a port must refuse connections until its process counts as dead. This is longer than a restart, or
+a moment without a listener."""
 TRY_EVERY_S = 0.05
 
 
 async def refuses(host: str, port: int) -> bool:
-    """Return whether every connection is refused for `REFUSED_S`; False as soon as one is not. The operating system
-    refuses connections for a dead process at once. A hanging process or an unreachable machine stays undetected.
+    """Return whether every connection is refused for `REFUSED_S`. Return False as soon as a connection is not refused.
+    The operating system refuses connections for a dead process at once. A hanging process or an unreachable machine is
+    not detected.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + REFUSED_S
@@ -96,8 +97,8 @@ class PeerWatch:
         fence: Report,
         unseat: Report,
     ) -> None:
-        """If a broker is dead, the controller calls `fence`; if the controller is dead, another broker calls `unseat`.
-        Neither function raises.
+        """If a broker is dead, the controller calls `fence`. If the controller is dead, another broker calls `unseat`.
+        Neither function raises an exception.
         """
         self._broker_id = broker_id
         self._view = view
@@ -106,9 +107,9 @@ class PeerWatch:
         self._fence = fence
         self._unseat = unseat
         self._verdicts: Counter[tuple[int, bool]] = Counter()
-        """How often a broker was found dead since its last connection, by broker and by whether this broker was the
-        controller. The two counts are separate, so that a new controller need not pause because of a verdict about its
-        predecessor.
+        """(broker, whether this broker was the controller) → number of times that the broker was found dead since its
+        last connection. The two counts are separate, so that a new controller need not pause because of a verdict about
+        its predecessor.
         """
         self._watches: dict[tuple[int, int], asyncio.Task[None]] = {}
         self._stopped = False
@@ -163,8 +164,8 @@ class PeerWatch:
                     await connection.lost()
                 finally:
                     connection.abort()
-            # The broker keeps registering, but this broker gets no connection: something in between refuses connections
-            # for its port. Wait longer each time.
+            # The broker registers again and again, but this broker gets no connection, so something between the two
+            # refuses connections to its port. Wait longer each time.
             before = self._verdicts[broker.broker_id, self._leadership.controller == self._broker_id]
             await asyncio.sleep(min(2**before - 1, AGAIN_S_MAX))
             if await self._is_dead(broker):

@@ -25,7 +25,7 @@ from pybroker.protocol.error_codes import ErrorCode
 ANSWER_S = 5.0
 CONNECT_S = 1.0
 VOTERS_S_MAX = 0.7
-"""Time limit for the answers of voters."""
+"""Time limit in seconds for the answers of voters."""
 
 
 class QuorumTransport:
@@ -38,8 +38,8 @@ class QuorumTransport:
         address_of: Callable[[int, str, int], BrokerImage | None],
         reports: FetchReports,
     ) -> None:
-        """`address_of` returns the inter-broker address of a node, by its id; host and port are the ones that the node
-        itself has reported, or "" and 0. Fetches carry the `reports`."""
+        """`address_of` returns the inter-broker address of a node by its id. Its arguments `host` and `port` are the
+        address that the node itself has reported, or "" and 0. Fetches carry the `reports`."""
         self._broker_id = broker_id
         self._open_connection = open_connection
         self._address_of = address_of
@@ -78,8 +78,8 @@ class QuorumTransport:
             raise UnreachableNodeError(str(problem)) from problem
 
     async def answering_voters(self, status: QuorumStatus) -> int:
-        """Return how many other voters answer in time. Stop waiting when they are a majority: a stopping broker must
-        not wait for voters that are down."""
+        """Return how many other voters answer in time. Stop waiting when they are a majority, because a stopping broker
+        must not wait for voters that are down."""
         others = [voter for voter in status.voters if voter.node_id != self._broker_id]
         waiting = {asyncio.ensure_future(self._answers(voter)) for voter in others}
         end, count = asyncio.get_running_loop().time() + VOTERS_S_MAX, 0

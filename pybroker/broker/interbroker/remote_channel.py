@@ -1,4 +1,4 @@
-"""The channel to a broker in another process: one connection for orders, one for questions."""
+"""The channel to a broker in another process. It has one connection for orders and one for questions."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ log = logging.getLogger(__name__)
 PAUSE_S = 0.05
 PAUSE_MAX_S = 1.0
 ANSWER_SECONDS_MAX = 60.0
-"""An order for 10,000 partitions takes seconds; if no answer has come after this time, the channel sends the order
-again.
+"""Seconds without an answer after which the channel sends an order again. An order for 10,000 partitions takes seconds.
 """
 
 OpenConnection = Callable[[], Awaitable[InterBrokerConnection]]
 
 
 class RemoteChannel:
-    """A `channel.Channel`. It retries undelivered orders until `close`: a registered broker may become reachable at any
-    moment."""
+    """A `channel.Channel`. Until `close`, it retries orders that were not delivered, because a registered broker may
+    become reachable at any moment."""
 
     def __init__(
         self, broker_id: int, open_connection: OpenConnection, turn: asyncio.Lock, topic_ids: Callable[[], bool]
@@ -62,7 +61,7 @@ class RemoteChannel:
         return answer
 
     def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Send a question immediately, and only once: after its timeout the answer is useless."""
+        """Send a question immediately, and only once, because its answer is useless after its timeout."""
         answer: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._ask(request, answer), name=f"controller-question-{self._broker_id}")
         self._asked[task] = None
@@ -75,7 +74,7 @@ class RemoteChannel:
             await asyncio.wait([*([] if self._worker is None else [self._worker]), *self._asked])
 
     def close(self) -> None:
-        """Close the channel: this broker epoch has ended, and its orders fail as stale."""
+        """Close the channel. This broker epoch has ended, and its orders fail as stale."""
         self._closed = True
         for connection in (self._orders, self._questions):
             if connection is not None:
@@ -132,7 +131,7 @@ class RemoteChannel:
         return response_from_wire(request, by_id(request, response) if says_names else response)
 
     async def _version(self, connection: InterBrokerConnection, request: ControlRequest) -> int | None:
-        """Return the version to use if the message must name topics by name; None for the newest version that both
+        """Return the version to use if the message must contain topic names; None for the newest version that both
         brokers support."""
         last = LAST_BY_NAME.get(type(request))
         if last is None:
@@ -140,7 +139,7 @@ class RemoteChannel:
         if not self._topic_ids():
             return last
         if not connection.supports(type(request), last + 1):
-            # The broker did not support ids at the last check; that may have changed.
+            # The broker did not support ids at the last check. This may have changed.
             await connection.learn_versions()
         return last + 1 if connection.supports(type(request), last + 1) else last
 

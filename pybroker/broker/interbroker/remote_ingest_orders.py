@@ -1,4 +1,4 @@
-"""Sends the orders of the committing broker of a staged ingest to the other brokers, over the inter-broker listener."""
+"""Sends the orders of the broker that commits a staged ingest to the other brokers, over the inter-broker listener."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
 
 ANSWER_SECONDS_MAX = 60.0
-"""Timeout of an order: the receiver may have to sync gigabytes."""
+"""Timeout of an order in seconds. The receiver may have to sync gigabytes."""
 
 Outcome = dict[int, tuple[int, int]]
 """Rows and bytes by partition."""
 
 
 class IngestOrders:
-    """The `IngestPeers` of a broker in a cluster. Each order has its own connection, because a slow one must
-    not delay others."""
+    """The `IngestPeers` of a broker in a cluster. Each order has its own connection, so that a slow order does not
+    delay others."""
 
     def __init__(
         self, view: ClusterView, open_connection: Callable[[BrokerImage], Awaitable[InterBrokerConnection]]

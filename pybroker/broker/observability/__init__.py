@@ -1,2 +1,2 @@
-"""What operators can observe of a running broker besides its log (`pybroker/broker/logs.py`): metrics, health and
-readiness."""
+"""The means by which operators observe a running broker, besides its log (`pybroker/broker/logs.py`): metrics, health
+and readiness."""

@@ -29,8 +29,8 @@ def metrics_text(services: Services) -> str:
 
 
 async def collect_metrics(services: Services) -> MetricFamilies:
-    """Return all metrics. Values that only the loop may read are read on the loop. A thread of its executor reads the
-    many series of topics, partitions and groups; native code releases the GIL meanwhile.
+    """Return all metrics. The loop reads the values that only the loop may read. A thread of its executor reads the
+    many series of topics, partitions and groups; native code releases the GIL in that time.
     """
     await services.cluster_state.conditions.catch_up()
     await services.deleted_bytes.refresh()

@@ -58,7 +58,7 @@ def _gauge(prefix: str, kafkas: str, what: str, value: float) -> Metric:
 
 
 def _counter(prefix: str, kafkas: str, what: str, value: float) -> Metric:
-    """Return a counter in place of Kafka's rate (…PerSec) with the name `kafkas`."""
+    """Return a counter. It replaces Kafka's rate (…PerSec) with the name `kafkas`."""
     name = f"{prefix}_{kafkas.removesuffix('PerSec').lower()}_total"
     return Metric(name, f"{what} since the start (Kafka: {kafkas}).", lambda: value, kind="counter")
 

@@ -45,7 +45,7 @@ def committed_positions(groups: GroupCoordinator) -> list[CommittedPosition]:
         try:
             topics = groups.fetch_all(name)
         except KafkaError:
-            # The shard has just moved to another broker, which reports it.
+            # The shard has just moved to another broker, which reports its groups.
             continue
         for topic_id, offsets in topics:
             for partition, committed in offsets.partitions.items():
@@ -61,7 +61,7 @@ def lag_metrics(
     groups_max: int,
     partitions_max: int,
 ) -> list[Metric]:
-    """Return lag metrics. It reads logs, so it must not run on the loop's thread."""
+    """Return lag metrics. This reads logs, so it must not run on the loop's thread."""
     groups: dict[str, list[_Behind]] = {}
     unknown = 0
     for position in positions:

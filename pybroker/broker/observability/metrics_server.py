@@ -14,21 +14,22 @@ from collections.abc import Awaitable, Callable
 log = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 8192
-"""Limit of a request's head, enforced by asyncio's reader; a scraper's head has a few hundred bytes."""
+"""Size limit in bytes of a request's head, enforced by asyncio's reader. The head of a scraper has a few hundred bytes.
+"""
 
 HEAD_SECONDS_MAX = 5.0
-"""Time limit from accept to the end of the request's head."""
+"""Time limit in seconds from accept to the end of the request's head."""
 
 ANSWER_SECONDS_MAX = 10.0
-"""Time limit of the response, so that a slow peer does not keep a connection for longer."""
+"""Time limit in seconds of the response. Without it, a slow peer would keep a connection for longer."""
 
 HEADS_MAX = 64
-"""Limit of connections without a complete request. A new one closes the oldest, so idle connections cannot block probes
-of /healthz."""
+"""Limit of connections without a complete request. Above it, a new connection closes the oldest one, so that idle
+connections cannot block probes of /healthz."""
 
 SCRAPES_MAX = 32
-"""Limit of concurrent /metrics responses; beyond it, connections are closed without a response. Probes are not limited:
-their responses fit into a socket's buffer.
+"""Limit of concurrent /metrics responses. Above it, connections are closed without a response. Probes are not limited,
+because their responses fit into a socket's buffer.
 """
 
 _REASONS = {
@@ -44,8 +45,8 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsServer:
-    """Serves until `stop`. Both functions run on the loop's thread: `metrics` returns the text of /metrics, `not_ready`
-    the reason why the broker serves no clients.
+    """Serves until `stop`. Both functions run on the loop's thread: `metrics` returns the text of /metrics, and
+    `not_ready` returns the reason why the broker does not serve clients.
     """
 
     def __init__(
@@ -129,7 +130,8 @@ class MetricsServer:
         return _response(404, _TEXT, "this listener serves /metrics, /healthz and /readyz\n", with_body)
 
     async def _scraped(self, *, with_body: bool) -> bytes:
-        # Concurrent requests share one text, because it takes the loop milliseconds for each thousand partitions.
+        # Concurrent requests get the same text, because building it takes the loop milliseconds for each thousand
+        # partitions.
         if self._collecting is None:
             self._collecting = asyncio.ensure_future(self._metrics())
             self._collecting.add_done_callback(self._collected)

@@ -16,7 +16,7 @@ from pybroker.wall_clock import wall_ms
 ROLES = ("Leader", "Follower", "Candidate", "Prospective", "Unattached", "Resigned", "Halted")
 """As in Kafka, a broker that does not vote is an observer instead of a follower."""
 AWAY_MS = 5_000
-"""A voter that has not fetched for this long counts as offline."""
+"""Milliseconds without a fetch after which a voter counts as offline."""
 
 _RAFT = "kafka_server_raft_metrics"
 _LOADER = "kafka_server_metadataloader"

@@ -31,8 +31,8 @@ class Reporters:
 
     @classmethod
     def load(cls, names: Sequence[str]) -> Reporters:
-        """Import `module:Class` and create an object of each. Skip names of JVM classes with a warning: settings files
-        of Apache Kafka name its JMX reporter. Raises StartError if an import or a constructor fails.
+        """Import `module:Class` and create an object of each class. Skip names of JVM classes with a warning, because
+        settings files of Apache Kafka contain its JMX reporter. Raises StartError if an import or a constructor fails.
         """
         reporters: list[object] = []
         for name in names:

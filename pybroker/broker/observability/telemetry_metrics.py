@@ -1,4 +1,4 @@
-"""Metrics that clients have pushed (KIP-714), summed over all clients: no label names the client."""
+"""Metrics that clients have pushed (KIP-714), summed over all clients. No label identifies a client."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Commands on data directories of a stopped broker. Each holds every lock that a broker would hold."""
+"""Commands on data directories of a stopped broker. Each command holds every lock that a broker would hold."""

@@ -1,5 +1,5 @@
-"""Audit records of offline commands that changed a cluster: `/admin/audit/op-[number]`. The same multi writes the
-change and its record, so neither exists without the other."""
+"""Audit records of offline commands that changed a cluster: `/admin/audit/op-[number]`. A single multi writes the
+change and its record, so there is never one without the other."""
 
 from __future__ import annotations
 

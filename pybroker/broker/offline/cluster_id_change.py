@@ -29,7 +29,7 @@ class ClusterIdChange(NamedTuple):
     """The result of the command."""
 
     before: str | None
-    """The id in the store or, in a cluster, in the directories; None if there was none."""
+    """The id in the store or, in a cluster, in the directories; None if there was no id."""
     directories: tuple[Path, ...]
     """Directories whose `meta.properties` had another id."""
 
@@ -71,7 +71,8 @@ async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdCh
 
 
 def _check_id_of_quorum(config: BrokerConfig, properties: Mapping[str, str] | None, cluster_id: str) -> None:
-    """Refuse another id than that of the metadata log. Without the log the broker joins the cluster of the id."""
+    """Raise StartError if the id is not the id of the metadata log. Without the log, the broker joins the cluster that
+    has the id."""
     found = (properties or {}).get("cluster.id")
     if found not in (None, cluster_id) and metadata_directory(config).exists():
         raise StartError(

@@ -1,7 +1,7 @@
-"""Begins a metadata log that has a whole image as its first snapshot, with one voter.
+"""Begins a metadata log with one voter, whose first snapshot is a whole image.
 
-A node in a temporary directory writes the snapshot. Name and content of a snapshot are independent (KIP-630): only the
-name has the end of the log and its epoch, so renaming the file sets them.
+A node in a temporary directory writes the snapshot. The content of a snapshot does not contain the end of the log and
+its epoch; only the name does (KIP-630). Renaming the file therefore sets them.
 """
 
 from __future__ import annotations

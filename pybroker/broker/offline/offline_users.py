@@ -48,7 +48,7 @@ def _before_start(config: BrokerConfig) -> Path:
 
 async def _open(place: Place) -> MetadataStore:
     """Open the store. Raises StartError if it cannot be read, or if a broker runs, because a running broker would not
-    see the change.
+    notice the change.
     """
     if isinstance(place, Path):
         return await EmbeddedStore.open(place)
@@ -69,8 +69,8 @@ async def _open(place: Place) -> MetadataStore:
 async def set_credentials(
     place: Place, name: str, credentials: dict[ScramMechanism, ScramCredential | None]
 ) -> None:
-    """Set or (None) remove credentials in the store; create a missing data directory. Raises StartError if a broker
-    runs, the store cannot be read, or a credential to remove does not exist.
+    """Set credentials in the store, or remove them (None). Create a missing data directory. Raises StartError if a
+    broker runs, the store cannot be read, or a credential to remove does not exist.
     """
     if isinstance(place, Path):
         await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)

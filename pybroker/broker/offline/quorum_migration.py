@@ -79,7 +79,7 @@ class _NewLog:
     """The new metadata log in the first log directory of this broker."""
 
     def __init__(self, config: BrokerConfig, cluster_id: str) -> None:
-        """Raises StartError if other brokers could not reach this one."""
+        """Raises StartError if other brokers could not reach this broker."""
         self._config = config
         self._cluster_id = cluster_id
         self._first = Path(config.metadata_log_dir)
@@ -138,8 +138,8 @@ class _NewLog:
         return LogMigration(self._cluster_id, len(image.topics), partitions, self.address)
 
     def open(self, image: ClusterImage) -> None:
-        """Give the log its final name, and store its newest position first: without that, the broker would accept an
-        older log later."""
+        """Give the log its final name. Before that, store its newest position; otherwise the broker would later accept
+        an older log."""
         write_seen(self._first, SeenPosition(image.controller_epoch, image.offset))
         self._unfinished.rename(self._directory)
         fsync_directory(self._first)
@@ -250,7 +250,7 @@ class _Departure:
             log.refuse_another()
         if mark is None:
             _refuse_running(nodes)
-            # Check this before the mark is written: a store that cannot be moved must stay usable.
+            # Check this before the mark is written, because a store that cannot be moved must stay usable.
             image_of_store(nodes)
             mark = await self._mark(nodes, cluster_id, log)
         self._on_step("marked")
@@ -304,8 +304,8 @@ class _Departure:
         return mark
 
     async def _seal(self, nodes: Mapping[str, Node], mark: Mark) -> None:
-        """Write the mark that makes brokers refuse ZooKeeper for ever, unless another program has changed the mark
-        meanwhile."""
+        """Write the mark that makes brokers refuse ZooKeeper permanently, unless another program has changed the mark
+        in the meantime."""
         now = await self._read()
         _refuse_running(now)
         if _contents(now) != _contents(nodes):

@@ -37,8 +37,8 @@ class RestoredStore:
         self._directories = directories
 
     async def reason(self) -> str | None:
-        """Return the reason to refuse the store; None if there is none. Raises StartError if it cannot be compared with
-        the directories.
+        """Return the reason to refuse the store; None if there is no reason. Raises StartError if it cannot be compared
+        with the directories.
         """
         if self._own_cluster() is not None and await get_or_none(self._store, znodes.CLUSTER_ID) is None:
             return "the store holds no cluster"

@@ -32,8 +32,8 @@ from pybroker.native import Uuid
 
 
 def image_of_store(nodes: Mapping[str, Node]) -> ClusterImage:
-    """Return the image of all nodes of a store. Its offset is the one at which the new log begins. Raises StartError if
-    a node is damaged or a change is unfinished."""
+    """Return the image of all nodes of a store. Its offset is the offset at which the new log begins. Raises StartError
+    if a node is damaged or a change is unfinished."""
     try:
         _refuse_missing_ids(nodes)
         return _image(nodes)
@@ -121,8 +121,8 @@ def _without_leader(partition: PartitionImage) -> PartitionImage:
 
 
 def _finalized(features: FeaturesImage) -> FeaturesImage:
-    """Return the levels of a new metadata log: those that its first controller would finalize, replaced by the stored
-    ones."""
+    """Return the levels of a new metadata log: the stored levels, and for other features the levels that the first
+    controller would finalize."""
     levels = {**HIGHEST, **features.levels, METADATA_VERSION: METADATA_VERSIONS.highest}
     return FeaturesImage(levels, features.version + 1)
 

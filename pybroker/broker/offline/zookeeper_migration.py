@@ -50,11 +50,11 @@ from pybroker.config.broker_cluster import EMBEDDED
 from pybroker.errors import FatalError, StartError
 
 ATTEMPTS_MAX = 10
-"""Limit of attempts to copy if the connection breaks; each attempt continues with the nodes that exist already."""
+"""Limit of attempts to copy if the connection breaks. Each attempt continues after the nodes that already exist."""
 
 AGAIN = "run `pybroker metadata migrate --to zookeeper` again"
 NOT_COPIED = frozenset({znodes.BROKER_EPOCHS})
-"""Nodes that exist in the target, but whose values must not be copied."""
+"""Nodes that the target also has, but with other values, which must not be overwritten."""
 
 StepCallback = Callable[[str], None]
 
@@ -64,7 +64,7 @@ class MigrationResult(NamedTuple):
 
     cluster_id: str
     nodes: int
-    """0 if an earlier run has copied them."""
+    """Number of copied nodes; 0 if an earlier run has copied them."""
     topics: int
 
 
@@ -193,7 +193,7 @@ class _Run:
                     await self._target.multi(part)
                 return
             except (UnavailableError, UnknownOutcomeError, MultiError):
-                # A write whose connection broke may or may not have happened; the next attempt reads the nodes again.
+                # A write whose connection broke may or may not have succeeded. The next attempt reads the nodes again.
                 if attempt == ATTEMPTS_MAX:
                     raise
 
@@ -208,7 +208,7 @@ class _Run:
             )
 
     async def _open(self, mark: Mark) -> None:
-        """Write the mark that opens the copy: brokers may then start on it."""
+        """Write the mark that opens the copy. Brokers may then start on it."""
         whole = Mark(mark.migration, mark.cluster_id, DONE).encode()
         record = audit_record("metadata migrate", cluster_id=mark.cluster_id, to="zookeeper")
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -228,8 +228,8 @@ def _to_copy(nodes: Mapping[str, Node]) -> dict[str, bytes]:
 
 
 def _refuse_without_ids(wanted: Mapping[str, bytes]) -> None:
-    """Refuse to migrate if the id of a topic refers to the transaction id that created its node in this store: that
-    transaction id means nothing in another store.
+    """Refuse to migrate if the id of a topic depends on the transaction that created the topic's node in this store,
+    because its number has no meaning in another store.
     """
     for path, data in sorted(wanted.items()):
         parent, _, name = path.rpartition("/")
@@ -241,7 +241,7 @@ def _refuse_without_ids(wanted: Mapping[str, bytes]) -> None:
 
 
 def _copied(nodes: Mapping[str, Node]) -> dict[str, bytes]:
-    """Return the nodes in the target without ZooKeeper's own nodes and the mark."""
+    """Return the nodes in the target, except ZooKeeper's own nodes and the mark."""
     return {
         path: node.data
         for path, node in nodes.items()

@@ -1,1 +1,2 @@
-"""The metadata quorum as Python sees it: the log of the cluster's metadata, and the image that its records make."""
+"""The metadata quorum from Python's side: the log of the cluster's metadata, and the image that results from its
+records."""

@@ -1,5 +1,5 @@
-"""The end of the metadata log that each broker has applied. The leader gets it from the brokers' reports, and sends it
-to the other brokers with its fetch responses."""
+"""The offset up to which each broker has applied the metadata log. Brokers report it to the leader, and the leader
+sends it to the other brokers in its fetch responses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class AppliedOffsets:
 
     def __init__(self) -> None:
         self.version = secrets.randbits(62)
-        """Grows with every change. Replicas repeat the version that they received last. Each process therefore starts
-        at a different number."""
+        """Increases with every change. Replicas repeat the version that they received last, so each process starts at a
+        different number."""
         self.relayed = self.version
         """The newest version that replicas must get without waiting for records."""
         self.received = NO_VERSION
-        """The version that this broker received last from a leader."""
+        """The last version that this broker received from a leader."""
         self._offsets: dict[int, int] = {}
         self._followers: list[Callable[[], None]] = []
 
@@ -34,12 +34,12 @@ class AppliedOffsets:
         return self._offsets.get(broker_id, -1)
 
     def follow(self, changed: Callable[[], None]) -> None:
-        """Call `changed` after each change; it must be quick."""
+        """Call `changed` after each change. The function must be quick."""
         self._followers.append(changed)
 
     def must_answer(self, version: int) -> bool:
-        """Return whether a replica with this version must get the offsets at once: it was not waiting for records when
-        the others got them."""
+        """Return whether a replica with this version must get the offsets at once, because it was not waiting for
+        records when the other replicas got them."""
         return version != NO_VERSION and not self.relayed <= version <= self.version
 
     def note(self, broker_id: int, offset: int) -> None:

@@ -44,7 +44,7 @@ class BootstrapUsers:
         self.users = read_users(log_dir)
 
     def observe(self, change: ImageChange) -> None:
-        """Remove the file after the cluster has begun, because it contains credentials."""
+        """When the cluster has begun, remove the file, because it contains credentials."""
         if self.users and change.after.features.metadata_version is not None:
             self.users = {}
             self._path.unlink(missing_ok=True)

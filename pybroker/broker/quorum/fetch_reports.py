@@ -1,5 +1,5 @@
-"""What this broker reports to the controller with its fetches of the metadata topic: its broker epoch, and the offset
-up to which it has applied the topic. The reports replace its heartbeats while it fetches.
+"""The reports of this broker to the controller: its broker epoch, and the offset up to which it has applied the
+metadata topic. Its fetches of the topic carry the reports, which replace heartbeats while the broker fetches.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FetchReports:
 
     def __init__(self) -> None:
         self.offsets = AppliedOffsets()
-        """What this broker knows of the other brokers' reports."""
+        """The other brokers' reports, as far as this broker knows them."""
         self.current = NOTHING
         """Returns the content of the next report."""
         self._received = NOTHING

@@ -1,5 +1,5 @@
-"""The image that results from the metadata log on this node. There is one copy, updated in the order of the log; the
-broker acts on a change after the image has it."""
+"""The image that results from the metadata log on this node. There is one copy, updated in the order of the log. The
+broker acts on a change only when the image contains it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pybroker.broker.quorum.quorum_log import CommittedBatch, SnapshotPosition
 from pybroker.errors import FatalError
 
 APART_BYTES_MIN = 64 * 1024
-"""From this size on, a thread reads a snapshot. Reading takes about 0.1 ms for each KiB."""
+"""Size in bytes from which on a thread reads a snapshot. Reading takes about 0.1 ms for each KiB."""
 
 
 class ImageChange(NamedTuple):
@@ -43,11 +43,11 @@ class MetadataLoader:
 
     @property
     def image(self) -> ClusterImage:
-        """The image as of the last committed batch that was delivered."""
+        """Return the image after the last committed batch that was delivered."""
         return self._image
 
     def follow(self, change: Callable[[ImageChange], None]) -> None:
-        """Call `change` after each change of the image; it must be quick."""
+        """Call `change` after each change of the image. The function must be quick."""
         self._followers.append(change)
 
     def follow_leader(self, changed: Callable[[int, int | None], None]) -> None:
@@ -55,8 +55,8 @@ class MetadataLoader:
         self._leader_followers.append(changed)
 
     async def snapshot(self, position: SnapshotPosition, pieces: Sequence[Sequence[bytes]]) -> None:
-        """Replace the image by the image of a snapshot. A thread reads a large one: it must not block the event loop,
-        which serves clients.
+        """Replace the image by the image of a snapshot. A thread reads a large snapshot, because reading must not block
+        the event loop, which serves clients.
         """
         before = self._image
         try:
@@ -71,8 +71,8 @@ class MetadataLoader:
         self._step(ImageChange(before, after, None))
 
     def committed(self, batch: CommittedBatch) -> None:
-        """Apply the next batch. If a batch is unreadable, stop there: without that batch, the image would be wrong for
-        the rest of the log.
+        """Apply the next batch. If a batch is unreadable, apply no further batch: without this batch, the image would
+        be wrong for the rest of the log.
         """
         before = self._image
         try:
@@ -109,8 +109,8 @@ class MetadataLoader:
 
 
 class QuorumSession:
-    """The state and history of this broker's connection to the quorum, shown to operators like a store session: it is
-    connected while the leader is known."""
+    """The state and history of this broker's connection to the quorum. Operators see it in the same form as a store
+    session. It is connected while the leader is known."""
 
     def __init__(self, loader: MetadataLoader) -> None:
         self.state = SessionState.SUSPENDED

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class PortRefusedError(Exception):
-    """A node's port refuses connections: its process is dead."""
+    """A node's port refuses connections, so its process is dead."""
 
 
 class UnreachableNodeError(Exception):
@@ -54,7 +54,7 @@ class NodeParts(NamedTuple):
     barrier: bytes
     """A record without effect, for `confirm`."""
     image: Callable[[], ClusterImage]
-    """Returns the image as of the last batch that the listener got."""
+    """Returns the image after the last batch that the listener got."""
     snapshots: SnapshotLimits
 
 
@@ -101,7 +101,7 @@ class NativeMetadataLog:
     # --- MetadataLog --------------------------------------------------------------------------------------------------
 
     async def propose(self, epoch: int, records: Sequence[bytes]) -> int:
-        """Append records; return their end when they are committed."""
+        """Append records. Return their end when they are committed."""
         begun = self._loop.time()
         try:
             offset = await self._node.propose(epoch, records)
@@ -111,7 +111,7 @@ class NativeMetadataLog:
         return offset + len(records)
 
     async def confirm(self, epoch: int) -> None:
-        """Commit a record without effect: only the current leader can do so."""
+        """Commit a record without effect, which only the current leader can do."""
         await self.propose(epoch, [self._barrier])
 
     def port_refused(self, node_id: int) -> None:

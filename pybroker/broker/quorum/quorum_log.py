@@ -1,8 +1,8 @@
-"""The metadata log of a quorum: its leader proposes records, and every node gets the committed ones in order.
+"""The metadata log of a quorum. The leader proposes records, and every node gets the committed records in order.
 
-Everything runs on the loop's thread. The calls of a listener follow the order of the log. The listener learns that this
-node leads an epoch after it has got all records before that epoch. A proposal is answered after the listener has got
-the proposal's records.
+Everything runs on the loop's thread. The calls of a listener are in the order of the log. The listener learns that this
+node leads an epoch only after it has got all records before this epoch. A proposal is answered only after the listener
+has got its records.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CommitLatency(msgspec.Struct):
 
 
 class LogListener(Protocol):
-    """Owns a node's copy of the log."""
+    """The owner of a node's copy of the log."""
 
     async def snapshot(self, position: SnapshotPosition, pieces: Sequence[Sequence[bytes]]) -> None:
         """Replace all state by the records of a snapshot. No batch arrives before this call returns."""
@@ -78,17 +78,17 @@ class MetadataLog(Protocol):
         ...
 
     async def propose(self, epoch: int, records: Sequence[bytes]) -> int:
-        """Append records as the leader of an epoch; return their end when they are committed. Raises NotLeaderError."""
+        """Append records as the leader of an epoch. Return their end when they are committed. Raises NotLeaderError."""
         ...
 
     async def confirm(self, epoch: int) -> None:
-        """Return when it is certain that this node still led the epoch at some time after the call began. Raises
+        """Wait until it is certain that this node still led the epoch at some time after the call began. Raises
         NotLeaderError.
         """
         ...
 
     def port_refused(self, node_id: int) -> None:
-        """Report that a node's port refuses connections: its process is dead."""
+        """Report that a node's port refuses connections, so its process is dead."""
         ...
 
     def resign(self) -> None:

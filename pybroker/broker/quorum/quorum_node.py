@@ -37,9 +37,9 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 TURN_S = 0.01
-"""Time after which the delivery of records pauses for the event loop's other work."""
+"""Seconds after which the delivery of records pauses for other work of the event loop."""
 REPEAT_S = 60.0
-"""Interval between warnings while writes keep failing on a full disk."""
+"""Seconds between warnings while writes keep failing on a full disk."""
 
 
 class QuorumListener(Protocol):
@@ -52,8 +52,8 @@ class QuorumListener(Protocol):
         """Add records of the snapshot."""
 
     async def snapshot_ended(self, end: SnapshotEnd) -> None:
-        """Make the image from the snapshot's records: it is the image as of the snapshot's end. Nothing else is
-        delivered meanwhile."""
+        """Make the image from the snapshot's records; it is the image at the end of the snapshot. Until this returns,
+        nothing else is delivered."""
 
     def committed(self, batch: CommittedRecords) -> None:
         """Apply a batch. The batch is empty if it has only control records of the quorum."""
@@ -66,12 +66,12 @@ class QuorumListener(Protocol):
 
 
 class ProposalError(KafkaError):
-    """Raised if this node does not know that a proposal or a change of voters was committed."""
+    """Raised if this node does not know whether a proposal or a change of voters was committed."""
 
     def __init__(self, code: int, maybe_committed: bool) -> None:
         super().__init__(code, "its outcome is unknown" if maybe_committed else None)
         self.maybe_committed = maybe_committed
-        """True if the records were appended: another leader may still commit them."""
+        """True if the records were appended. Another leader may then still commit them."""
 
 
 class LogRoom:
@@ -87,7 +87,7 @@ class LogRoom:
         self._announced = False
 
     def observe(self, problem: str | None) -> None:
-        """Record a failed write; None: there is room again."""
+        """Note a failed write, or (None) that the disk has room again."""
         now = self._clock()
         if problem is not None:
             self.refusals += 1
@@ -142,7 +142,7 @@ class QuorumNode:
         self._loop.call_soon(self._take)
 
     async def stop(self) -> None:
-        """Write everything to disk and stop. Proposals that are not committed end with NOT_CONTROLLER."""
+        """Write all data to disk and stop. Proposals that are not committed end with NOT_CONTROLLER."""
         try:
             await asyncio.to_thread(self._native.stop)
         finally:
@@ -172,7 +172,7 @@ class QuorumNode:
         return outcome.base_offset
 
     async def add_voter(self, voter: QuorumReplica, endpoints: Sequence[QuorumEndpoint]) -> None:
-        """Turn an observer into a voter. Raises ProposalError; its code is REQUEST_TIMED_OUT if the observer has not
+        """Turn an observer into a voter. Raises ProposalError, with code REQUEST_TIMED_OUT if the observer has not
         caught up."""
         await self._decided(lambda number: self._native.add_voter(number, voter, endpoints))
 
@@ -185,12 +185,12 @@ class QuorumNode:
         self._native.resign(successor)
 
     def answer_fetches(self) -> None:
-        """Answer all fetches that wait for records, if this node is the leader: the responses carry new applied
+        """If this node is the leader, answer all fetches that wait for records, because the responses carry new applied
         offsets."""
         self._native.answer_fetches()
 
     async def answer(self, api_key: int, api_version: int, body: bytes, *, at_once: bool = False) -> bytes:
-        """Return the body of the response to another node's request; with `at_once` a Fetch does not wait for records.
+        """Return the body of the response to another node's request. With `at_once`, a Fetch does not wait for records.
         Raises ValueError if the body is not a request of the quorum.
         """
         handle = next(self._numbers)
@@ -260,7 +260,7 @@ class QuorumNode:
         self._deliver()
 
     def _deliver(self) -> None:
-        """Pass outputs to the listener in order; pause when the loop's other work has waited long enough."""
+        """Pass outputs to the listener in order. Pause when other work of the loop has waited long enough."""
         end = self._loop.time() + TURN_S
         while self._deliveries and self._loading is None and not self._failed:
             item = self._deliveries.popleft()

@@ -1,8 +1,8 @@
 """Detects that the metadata log lacks changes: it was restored from an older copy, or belongs to another cluster.
 
-The file `quorum-seen` in `metadata.log.dir` has the newest committed position of the log that this broker has
-applied; it is at most a second old. Offset and epoch of a committed position never change, so a log that does not have
-this position lacks changes that this broker has acted upon. The broker then stops before it applies anything. `pybroker
+The file `quorum-seen` in `metadata.log.dir` contains the newest committed position of the log that this broker has
+applied; it is at most a second old. Offset and epoch of a committed position never change. Therefore a log without this
+position lacks changes that this broker has applied. In this case the broker stops before it applies anything. `pybroker
 cluster quorum accept-restored` forgets the position. For one full `delete.topic.delay.ms` after the acceptance, this
 broker removes no data, and it stages stray replicas without a deadline.
 """
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 FILE_NAME = "quorum-seen"
 FILE_BYTES_MAX = 4096
 NOTE_S = 1.0
-"""Time for which changes are collected before one write records them."""
+"""Seconds for which changes are collected before one write records them."""
 REMEDY = "`pybroker cluster quorum accept-restored`"
 
 
@@ -36,7 +36,7 @@ class SeenPosition(msgspec.Struct, frozen=True):
     """Epoch of the last record before `offset`."""
     offset: int
     accepted_ms: int = -1
-    """When an operator restored the log or accepted a restored one, in ms; -1 if that never happened."""
+    """Time (ms) at which an operator restored the log or accepted a restored log; -1 if that never happened."""
 
 
 class OlderMetadataError(FatalError):
@@ -75,7 +75,7 @@ class SeenMetadata:
         self._on_fatal = on_fatal
         seen = read_seen(directory)
         self.accepted_ms = accepted_ms if seen is None else max(accepted_ms, seen.accepted_ms)
-        """When an operator restored the log or accepted a restored one, in ms; -1 if that never happened."""
+        """Time (ms) at which an operator restored the log or accepted a restored log; -1 if that never happened."""
         self._due = None if seen is None or seen.offset <= 0 else seen
         """The stored position, until the log has reached it."""
         self._now: SeenPosition | None = None
@@ -112,8 +112,9 @@ class SeenMetadata:
             self._noting = asyncio.get_running_loop().create_task(self._note(), name="quorum-seen")
 
     def _shown(self, due: SeenPosition, now: SeenPosition, *, replaced: bool) -> bool:
-        """Return whether the log contains the stored position `due`; False while the log is shorter. `replaced`: `now`
-        is the end of a snapshot, which tells nothing about the epoch of a record before its end."""
+        """Return whether the log contains the stored position `due`; False while the log is shorter. `replaced`:
+        whether `now` is the end of a snapshot. The end of a snapshot shows nothing about the epochs of records before
+        it."""
         if now.offset < due.offset and now.epoch <= due.epoch:
             return False
         matches = now.epoch >= due.epoch if replaced else now.epoch == due.epoch

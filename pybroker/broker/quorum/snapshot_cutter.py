@@ -1,8 +1,8 @@
 """Decides when this node writes a snapshot of the metadata log, and writes it.
 
-A snapshot is due after a configured number of bytes of records, or a configured time after the first record that the
-previous snapshot lacks. The image is immutable, so the event loop encodes it piece by piece between its other work, and
-a thread writes the pieces. The native log keeps two snapshots and the segments since the older one.
+A snapshot is due after a configured number of bytes of records, or at a configured time after the first record that the
+previous snapshot does not contain. The image is immutable, so the event loop encodes it piece by piece between its
+other work, and a thread writes the pieces. The native log keeps two snapshots and the segments since the older one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pybroker.wall_clock import wall_ms
 log = logging.getLogger(__name__)
 
 RETRY_S = 30.0
-"""Pause after a snapshot that could not be written."""
+"""Seconds after a snapshot that could not be written."""
 UNFLUSHED_RETRY_S = 0.1
 
 WriteSnapshot = Callable[[int, int, Iterable[Sequence[bytes]]], Awaitable[bool]]
@@ -41,12 +41,12 @@ class SnapshotCutter:
     """Writes the snapshots of one node; used on the loop's thread."""
 
     def __init__(self, image: Callable[[], ClusterImage], write: WriteSnapshot, limits: SnapshotLimits) -> None:
-        """`image` returns the image as of the last delivered batch."""
+        """`image` returns the image after the last delivered batch."""
         self._image = image
         self._write = write
         self._limits = limits
         self._record_bytes = 0
-        """Bytes of records that the last snapshot lacks."""
+        """Bytes of the records that the last snapshot does not contain."""
         self._appended_ms = -1
         """Append time of the last batch."""
         self._timer: asyncio.TimerHandle | None = None
@@ -112,8 +112,8 @@ class SnapshotCutter:
                 took_ms = (time.monotonic() - began) * 1000
                 log.info("wrote a snapshot of the metadata log end_offset=%d ms=%d", image.offset, took_ms)
                 return
-            # A follower may get committed records before its own disk has them. If the leader sent a newer snapshot
-            # meanwhile, `replaced` clears the count.
+            # A follower may get committed records before its own disk has them, and then no snapshot is written. If the
+            # leader has sent a newer snapshot in the meantime, `replaced` resets the count.
             await asyncio.sleep(UNFLUSHED_RETRY_S)
             if self._record_bytes == 0:
                 return

@@ -22,7 +22,7 @@ class VoterMembership:
         self._key = node_id, directory_id
         self._kept = self._path.read_text() if self._path.exists() else ""
         self._seen: tuple[bool, int] | None = None
-        """Whether the voter set in the log contains the node, and the end of the log when that was first seen."""
+        """Whether the voter set in the log contains the node, and the end of the log when this was first seen."""
 
     @property
     def removed(self) -> bool:
@@ -32,8 +32,8 @@ class VoterMembership:
     def observe(self, status: QuorumStatus) -> bool:
         """Process a status of the node, and return whether it is a voter.
 
-        A voter set takes effect before it is committed, and a new leader may truncate it. The file is therefore written
-        only when the log is committed up to the end at which the set was seen.
+        A voter set takes effect before it is committed, and a new leader may truncate it. Therefore the file is written
+        only when the log is committed up to the end at which the voter set was first seen.
         """
         votes = self._key in {(voter.node_id, voter.directory_id) for voter in status.voters}
         if self._seen is None or self._seen[0] != votes:

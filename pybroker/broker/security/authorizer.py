@@ -1,6 +1,6 @@
 """Authorization: whether a principal may do an operation from a host. All control-plane handlers use it.
 
-Native code has the ACLs in force and evaluates them, for the data plane and for this module: there is no second
+Native code has the current ACLs and evaluates them, for the data plane and for this module. There is no second
 implementation in Python.
 """
 
@@ -55,7 +55,7 @@ class SecurityChange(msgspec.Struct, frozen=True):
     tokens: Mapping[str, DelegationToken | None] = {}
     """By id; None: the token was removed."""
     full: bool = False
-    """True if the change replaces everything known before."""
+    """True if the change replaces the whole previous state."""
 
 
 def security_change(before: ClusterImage, change: ImageDelta | ClusterImage) -> SecurityChange | None:
@@ -90,7 +90,7 @@ class NativeRules(Protocol):
         super_users: Sequence[str] | None = None,
         allow_everyone_without_acls: bool | None = None,
     ) -> int:
-        """Change the ACLs in force."""
+        """Change the current ACLs."""
         ...
 
     def permits(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
@@ -107,7 +107,7 @@ class NativeRules(Protocol):
 
 
 class Authorizer:
-    """Authorizes with the ACLs in force. Without `authorizer.class.name` it permits everything."""
+    """Authorizes with the current ACLs. Without `authorizer.class.name` it permits everything."""
 
     def __init__(self, native: NativeRules, config: BrokerConfig) -> None:
         self._native = native
@@ -137,7 +137,8 @@ class Authorizer:
         permitted = self._native.permits(context.principal, context.client_host, operation, resource_type, name)
         kind = (operation, resource_type)
         if not permitted and kind not in context.refusals and log.isEnabledFor(logging.INFO):
-            # One log line per request and kind of denial: a request may name hundreds of thousands of resources.
+            # Write one log line per request and kind of denial, because a request may name hundreds of thousands of
+            # resources.
             context.refusals.add(kind)
             log.info(
                 "denied request principal=%r host=%s operation=%s resource=%s:%r api_key=%d",
@@ -152,7 +153,8 @@ class Authorizer:
         return permitted
 
     def permits_principal_on_cluster(self, context: RequestContext, principal: str, operation: AclOperation) -> bool:
-        """Like `permits_on_cluster`, but for a principal that the connection of `context` does not have (yet)."""
+        """Like `permits_on_cluster`, but for a principal that the connection of `context` does not have, or does not
+        have yet."""
         return self.permits(
             msgspec.structs.replace(context, principal=principal), operation, ResourceType.CLUSTER, CLUSTER_NAME
         )
@@ -162,7 +164,7 @@ class Authorizer:
         return self.permits(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def lists(self, context: RequestContext, resource_type: ResourceType, name: str) -> bool:
-        """Return whether a listing shows a resource (it needs DESCRIBE). A denial is not logged."""
+        """Return whether a listing shows a resource, which needs DESCRIBE. A denial is not logged."""
         return not self.enabled or self._native.permits(
             context.principal, context.client_host, AclOperation.DESCRIBE, resource_type, name
         )
@@ -197,7 +199,7 @@ class Authorizer:
         return self.permits(context, operation, ResourceType.TOPIC, name)
 
     def may_on_cluster(self, context: RequestContext, operation: AclOperation) -> bool:
-        """Like `permits_on_cluster`, but do not log a denial, because the caller checks the resource itself next."""
+        """Like `permits_on_cluster`, but do not log a denial, because the caller then checks the resource itself."""
         return not self.enabled or self._native.permits(
             context.principal, context.client_host, operation, ResourceType.CLUSTER, CLUSTER_NAME
         )
@@ -231,8 +233,8 @@ def require_configs(
 class PendingAcls:
     """The ACLs that the controller has decided in one term; implements `controller.authorization.Rights`.
 
-    They are newer than the ACLs in force on the controller's own broker, which applies decisions like any other broker.
-    The same native code evaluates both.
+    They are newer than the ACLs of the controller's own broker, because this broker applies decisions later, like any
+    other broker. The same native code evaluates both.
     """
 
     def __init__(self, config: BrokerConfig) -> None:

@@ -40,8 +40,8 @@ class BrokerGate:
         return principal in self._known
 
     def require(self, context: RequestContext) -> None:
-        """Check each request, because permissions may be revoked. Raise CLUSTER_AUTHORIZATION_FAILED if the client is
-        not a broker.
+        """Raise CLUSTER_AUTHORIZATION_FAILED if the client is not a broker. Each request is checked, because
+        permissions may be revoked.
         """
         if (self._login.mechanism or self._login.certified) and not self.admits(context, context.principal):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{context.principal} is not a broker.")

@@ -40,7 +40,7 @@ _DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Credentials:
-    """The SCRAM credentials in force on one broker."""
+    """The current SCRAM credentials on one broker."""
 
     def __init__(self, secret: bytes | None, clock: Clock) -> None:
         """`secret` is `delegation.token.secret.key`; if it is None, no client can log in with a token."""
@@ -96,8 +96,8 @@ class Credentials:
     def find(self, mechanism: ScramMechanism, user: str, by_token: bool = False) -> tuple[ScramCredential, bool]:
         """Return the credential of a user, or of a delegation token with that id, and whether the credential is real.
 
-        An unknown name always gets the same fake credential, which no password matches and which looks like a real
-        one: the exchange does not reveal which users exist.
+        An unknown name always gets the same fake credential. No password matches it and it looks like a real
+        credential, so the exchange does not reveal which users exist.
         """
         users = self._users[mechanism]
         credential = self._of_token(mechanism, user) if by_token else users.get(user)
@@ -113,8 +113,8 @@ class Credentials:
 
 
 def _salt_like(model: bytes, seed: bytes) -> bytes:
-    """Return a salt as long as the clients' salts. If those consist of digits of some base, use digits of the same
-    base.
+    """Return a salt as long as the clients' salts. If the clients' salts consist of digits of some base, use digits of
+    the same base.
     """
     stream = hashlib.shake_256(seed).digest(len(model))
     for base in (16, 36):

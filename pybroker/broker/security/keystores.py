@@ -14,7 +14,7 @@ from pybroker.native import ListenerError, ListenerTls, NativeListeners
 log = logging.getLogger(__name__)
 
 LOOK_S = 2.0
-"""Interval between checks of the keystore files."""
+"""Seconds between checks of the keystore files."""
 
 
 def listener_tls(settings: TlsSettings) -> ListenerTls:
@@ -82,7 +82,7 @@ class Keystores:
         self._looking = self._loop.create_task(self._look_again())
 
     async def _look_again(self) -> None:
-        # Use a thread: if the file system does not respond, the event loop must not block.
+        # Use a thread, because the event loop must not block if the file system does not respond.
         run = self._loop.run_in_executor
         for name in self._settings:
             try:
@@ -119,5 +119,5 @@ _Marks = tuple[Marks, ...]
 
 
 def _marks(settings: TlsSettings) -> _Marks:
-    """Return marks that differ when the files have changed; empty without files."""
+    """Return marks that change when the files change; empty if there are no files."""
     return tuple(store.marks() for store in settings.files)

@@ -22,7 +22,7 @@ class SaslFailedError(Exception):
     """A failed authentication. The client may see `message`; `reason` is for the broker's log."""
 
     def __init__(self, message: str, reason: str, *, reported: bool = False) -> None:
-        """`reported` is true if the previous step has already sent and logged the reason."""
+        """`reported`: whether the previous step has already sent and logged the reason."""
         super().__init__(reason)
         self.message = message
         self.reason = reason
@@ -51,7 +51,7 @@ class Conversation(Protocol):
 
     def answer(self, token: bytes) -> Step:
         """Return the next step. Raise AuthenticationError if the authentication fails. When a step has a user, the
-        authentication is complete: do not call it again.
+        authentication is complete, and `answer` must not be called again.
         """
         ...
 
@@ -77,7 +77,7 @@ class PlainConversation:
                 text = f"Authentication failed: {name} not specified"
                 raise SaslFailedError(text, text)
         expected = self._users.get(user)
-        # Compare hashes: they hide lengths, and the comparison takes constant time, also for unknown users.
+        # Compare hashes. They hide lengths, and the comparison takes constant time even for unknown users.
         digest, expected_digest = (hashlib.sha256(text.encode()).digest() for text in (password, expected or ""))
         if not hmac.compare_digest(digest, expected_digest) or expected is None:
             raise SaslFailedError(
@@ -90,7 +90,7 @@ class PlainConversation:
 
 
 class ScramConversation:
-    """Two messages. Whatever the failure, the client gets the same text."""
+    """Two messages. The client gets the same text for every failure."""
 
     def __init__(self, mechanism: ScramMechanism, credentials: Credentials) -> None:
         self._mechanism = mechanism
@@ -98,7 +98,7 @@ class ScramConversation:
         self._server = ServerConversation(mechanism, functools.partial(credentials.find, mechanism))
 
     def answer(self, token: bytes) -> Step:
-        """Answer the first message with the challenge, the second with the signature."""
+        """Answer the first message with the challenge, and the second message with the signature."""
         try:
             answer, user = self._server.answer(token)
             if user is None or not self._server.by_token:

@@ -27,8 +27,8 @@ from pybroker.protocol.scram import BY_NAME
 log = logging.getLogger(__name__)
 
 CONVERSATIONS_MAX = 20_000
-"""Limit of conversations; beyond it, the oldest is dropped. It is above the number of connections that
-`max.connections` allows.
+"""Limit of conversations. Above it, the oldest conversation is dropped. It is higher than the number of connections
+that `max.connections` allows.
 """
 
 LINES_PER_SECOND_MAX = 20
@@ -44,11 +44,11 @@ class SaslOutcome(msgspec.Struct, frozen=True):
     principal: str | None
     """Set when the client has authenticated."""
     session_lifetime_ms: int | None
-    """The client must authenticate again within this time; None: never."""
+    """Milliseconds within which the client must authenticate again; None: never."""
     by_token: bool = False
     """The client has authenticated with a delegation token."""
     must_end: bool = False
-    """The session ends with the client's token, even if the client does not support re-authentication."""
+    """True if the session ends with the client's token, even if the client does not support re-authentication."""
     wait: asyncio.Future[None] | None = None
     """Set if there is no answer yet: call `answer` again with the same token when the future is done."""
 
@@ -90,7 +90,7 @@ class SaslServer:
 
     @property
     def failure_delay_s(self) -> float:
-        """The delay of the response to a failed authentication."""
+        """Seconds before the response to a failed authentication is sent."""
         return self._config.get_int("connection.failed.authentication.delay.ms") / 1000
 
     def mechanisms(self, listener: str) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ class SaslServer:
         return SaslOutcome(step.token, principal, lifetime_ms, by is not None, left_ms is not None)
 
     def _fail(self, context: RequestContext, mechanism: str, reason: str) -> None:
-        """Count and log a failure, with a limit of lines per second: clients must not fill the log."""
+        """Count and log a failure, with a limit of lines per second, because clients must not fill the log."""
         self.failed += 1
         second = self._clock.monotonic_ms() // 1000
         if second != self._log_second:

@@ -1,5 +1,5 @@
-"""This broker's ACLs, users and tokens. They come first from the metadata store, then from the controller's changes in
-order."""
+"""This broker's ACLs, users and tokens. The first state comes from the metadata store; after that, the controller's
+changes are applied in order."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Security(msgspec.Struct, frozen=True):
 
 
 async def apply_stored(store: MetadataStore, security: Security) -> None:
-    """Apply the stored ACLs and credentials. The controller needs them to log in to this broker. Raise StartError if
-    one cannot be read.
+    """Apply the stored ACLs and credentials. The controller needs them to log in to this broker. Raise StartError if an
+    ACL or credential cannot be read.
     """
     try:
         acls = {**await store.subtree(ACLS), **await store.subtree(EXTENDED_ACLS)}

@@ -1,5 +1,5 @@
-"""One broker's report about itself. A separate thread collects it and waits at most LOOP_S seconds for the part that
-only the loop can provide. If the loop hangs, the report has the other parts.
+"""One broker's report about itself. A separate thread collects it. Only the loop can provide one part, for which the
+thread waits at most LOOP_S seconds; if the loop hangs, the report has the other parts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOOP_S = 20.0
 
 
 class Subject(NamedTuple):
-    """The sources of a report. The loop calls the two functions below."""
+    """The sources of a report. The loop calls `metadata` and `quorum`."""
 
     config: BrokerConfig
     loop: asyncio.AbstractEventLoop
@@ -35,7 +35,7 @@ class Subject(NamedTuple):
 
 
 def report(about: Subject) -> dict[str, Any]:
-    """Return the report for JSON. `problems` has the missing parts and the reasons."""
+    """Return the report for JSON. `problems` contains the missing parts and the reasons."""
     problems: dict[str, str] = {}
 
     def asked(part: str, ask: Callable[[], Awaitable[Any]]) -> Any:

@@ -36,8 +36,8 @@ class DiagnosisSocket:
         self._listening: socket.socket | None = None
 
     def start(self) -> None:
-        """Listen, unless the socket listens already or the directory does not exist yet. If listening fails, the broker
-        runs without the socket, and one log line gives the reason.
+        """Listen, unless the socket is already listening or the directory does not exist yet. If listening fails, the
+        broker runs without the socket, and one log line contains the reason.
         """
         if self._listening is not None or not self._directory.is_dir() or not hasattr(socket, "AF_UNIX"):
             return
@@ -47,7 +47,7 @@ class DiagnosisSocket:
                 if _served(path):  # Another running broker uses this directory, so this broker will fail to start.
                     listening.close()
                     return
-                # Rename the socket into place only when it accepts connections and only its owner may open it.
+                # Rename the socket to its final name only when it accepts connections and only its owner may open it.
                 before = f"{path}.new"
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(before)
@@ -132,8 +132,8 @@ def ask(directory: Path) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def _short(directory: Path) -> Iterator[str]:
-    """Yield a path of the socket that fits into an address (108 bytes on Linux), however long the directory's path
-    is."""
+    """Yield a path of the socket that fits into a socket address (108 bytes on Linux), even if the directory's path is
+    longer."""
     path = directory / FILE_NAME
     if len(os.fsencode(path)) < 100 or not Path("/proc/self/fd").is_dir():
         yield str(path)

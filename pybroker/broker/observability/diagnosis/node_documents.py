@@ -1,5 +1,5 @@
-"""The nodes of the metadata store as documents: for a node without secrets its value, for any other node only the
-length.
+"""The nodes of the metadata store as documents. The document of a node without secrets contains its value; the document
+of any other node contains only the length.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROOTS = (
     "/kafka-acl-extended",
     "/latest_producer_id_block",
 )
-"""The paths to read. Delegation tokens, and other applications' nodes in the same ZooKeeper, are not among them."""
+"""The paths to read. They include neither delegation tokens nor nodes of other applications in the same ZooKeeper."""
 
 QUOTAS = OF_CLIENTS.keys() | OF_ADDRESSES.keys()
 _QUOTAS_BELOW = (USER_CONFIGS, CLIENT_CONFIGS, IP_CONFIGS)
@@ -50,7 +50,7 @@ async def read(store: MetadataStore) -> dict[str, Node]:
 
 def document(nodes: Mapping[str, Node]) -> dict[str, Any]:
     """Return path → value, version and times. If there are more than NODES_MAX nodes, return only the number of the
-    rest."""
+    remaining nodes."""
     some = sorted(nodes)[:NODES_MAX]
     return {"left_out": len(nodes) - len(some), "nodes": {path: _node(path, nodes[path]) for path in some}}
 

@@ -38,7 +38,8 @@ def _replica(replica: QuorumReplicaStatus) -> dict[str, Any]:
 
 
 def image_document(image: ClusterImage) -> dict[str, Any]:
-    """Return the metadata for JSON. If there are more than TOPICS_MAX topics, return only the number of the rest."""
+    """Return the metadata for JSON. If there are more than TOPICS_MAX topics, return only the number of the remaining
+    topics."""
     some = sorted(image.topics)[:TOPICS_MAX]
     return {
         "offset": image.offset,

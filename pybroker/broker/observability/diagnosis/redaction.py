@@ -21,7 +21,8 @@ from pybroker.config.listener_settings import listener_setting
 
 HIDDEN = "[hidden]"
 SECRET_CHARACTERS_MIN = 4
-"""A secret shorter than this occurs in many words. Its setting is hidden, but other texts are not searched for it."""
+"""Minimum length of a secret that is searched for in texts. A shorter secret occurs in many words; only its setting is
+hidden."""
 
 _IN_URL = re.compile(r"(?<=//)[^/@\s:]+:[^/@\s]+(?=@)")
 _JAAS_VALUE = re.compile(r"""[=]\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
@@ -80,10 +81,11 @@ def _secret_values(layer: Mapping[str, str]) -> Iterator[str]:
 
 
 class Cleaner:
-    """Removes secrets from texts: the given ones, and logins within URLs."""
+    """Removes secrets from texts: the given secrets, and logins within URLs."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        # Replace the longest secrets first: replacing a part of a longer secret would leave the rest of it visible.
+        # Replace the longest secrets first. If a part of a longer secret were replaced first, the rest of it would stay
+        # visible.
         known = sorted({form for each in secrets for form in _forms(each)}, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 

@@ -1,5 +1,5 @@
-"""Stacks of this process's threads and of its loop's tasks. Any thread may call these functions: they need no answer
-from the loop, which may hang."""
+"""Stacks of this process's threads and of its loop's tasks. Any thread may call these functions. They need no answer
+from the loop, because it may hang."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 TASKS_MAX = 2_000
 FRAMES_MAX = 30
 TURNS_MAX = 5
-"""Limit of attempts to copy the loop's set of tasks, which fails if the set changes meanwhile."""
+"""Limit of attempts to copy the loop's set of tasks. A copy fails if the set changes at the same time."""
 
 
 def python_threads() -> str:
@@ -53,7 +53,7 @@ def kernel_threads(process: int | str = "self", proc: Path = Path("/proc")) -> s
     except OSError:
         return ""
     for thread in threads:
-        with contextlib.suppress(OSError, IndexError):  # The thread has ended meanwhile.
+        with contextlib.suppress(OSError, IndexError):  # The thread has ended in the meantime.
             before, _, after = (thread / "stat").read_text().rpartition(")")
             fields = after.split()
             seconds = (int(fields[11]) + int(fields[12])) / ticks

@@ -1,5 +1,5 @@
-"""The export's thread: sends metrics once an interval, slow requests once a second, and client metrics as they
-arrive."""
+"""The export's thread: sends metrics at each interval, slow requests once a second, and client metrics as they arrive.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from pybroker.version import version
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""Interval of checking for slow requests and client metrics."""
+"""Seconds between checks for slow requests and client metrics."""
 COLLECT_S = 30.0
 PUSHED_BYTES_MAX = 16 << 20
-"""Limit of client metrics that wait to be sent. Beyond it, the oldest are dropped."""
+"""Size limit in bytes of client metrics that wait to be sent. Above it, the oldest are dropped."""
 STOP_S = 5.0
 
 

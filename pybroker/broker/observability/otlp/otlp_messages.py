@@ -18,9 +18,9 @@ from pybroker.native import MetricFamily, MetricSample, SlowRequest
 
 SCOPE = InstrumentationScope(name="pybroker")
 POINTS_A_REQUEST = 1_000
-"""Number of points to encode in one call, during which the thread keeps the GIL: about a millisecond."""
+"""Number of points that one call encodes. The thread keeps the GIL during the call, about a millisecond."""
 SLICE = 64
-"""Number of samples to convert between two pauses: about a millisecond of work."""
+"""Number of samples that are converted between two pauses: about a millisecond of work."""
 PAUSE_S = 0.0002
 CUMULATIVE = m.AGGREGATION_TEMPORALITY_CUMULATIVE
 

@@ -1,5 +1,5 @@
-"""Sends messages to the collector. If the collector is down, the broker drops and counts messages and warns now and
-then in the log. It never waits for the collector.
+"""Sends messages to the collector. If the collector is down, the sender drops and counts the messages, and logs a
+warning now and then. The broker never waits for the collector.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OtlpSender:
         self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.headers.update({**headers, "Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"})
-        # Limit the wait, whatever Retry-After says: after that time, newer data is available.
+        # Limit the wait even if Retry-After is longer: after this time, newer data is available.
         again = urllib3.Retry(
             ATTEMPTS - 1,
             backoff_factor=0.5,

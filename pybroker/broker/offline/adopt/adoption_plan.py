@@ -46,7 +46,7 @@ class AdoptedTopic(msgspec.Struct):
     config: dict[str, str]
     size_bytes: int
     first_id: bool
-    """True if the topic had no id: the first start writes `partition.metadata`."""
+    """True if the topic had no id. The first start then writes `partition.metadata`."""
 
 
 class AdoptionPlan(msgspec.Struct):
@@ -67,7 +67,7 @@ class AdoptionPlan(msgspec.Struct):
     """Finalized feature levels (KIP-584); a feature that is not listed has its highest level."""
     next_producer_id: int = 0
     notes: list[str] = []
-    """Metadata that the adoption leaves out, with the reasons."""
+    """Descriptions of metadata that the adoption leaves out, with the reasons."""
 
 
 def make_plan(directories: Sequence[Path], topic_configs: Mapping[str, Mapping[str, str]] | None) -> AdoptionPlan:
@@ -285,7 +285,7 @@ def _with_effect(whose: str, config: Mapping[str, str], settings: Container[str]
 
 
 def _for_one_node(whose: str, config: Mapping[str, str], notes: list[str]) -> dict[str, str]:
-    """Drop settings that require more replicas than a single broker has: writes with acks=all would fail."""
+    """Drop settings that require more replicas than a single broker has, because writes with acks=all would fail."""
     kept = {}
     for name, value in config.items():
         problem = single_node.problem(name, value)

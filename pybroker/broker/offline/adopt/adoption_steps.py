@@ -128,7 +128,7 @@ async def _fill(store: EmbeddedStore, plan: AdoptionPlan) -> None:
         await store.multi([operation for topic in batch for operation in _topic(topic, plan.node_id)])
     for topic in plan.topics:
         if topic.first_id:
-            # The directories have records but no topic id. This node records the id, and the first start writes it to
+            # The directories have records but no topic id. This node stores the id, and the first start writes it to
             # the directories.
             created = (await store.get(znodes.topic_path(topic.name))).created_zxid
             record = znodes.TopicIdRecord(topic.topic_id, created)
@@ -152,7 +152,7 @@ def _topic(topic: AdoptedTopic, node_id: int) -> list[Operation]:
     ]
     for index, epoch in enumerate(topic.epochs):
         path = znodes.state_path(topic.name, index)
-        # Store no leader: the registration elects this broker, with an epoch above all epochs in the log.
+        # Store no leader. When this broker registers, it is elected, with an epoch above all epochs in the log.
         state = znodes.encode_state(0, -1, max(0, epoch), (node_id,))
         operations += [Create(path.removesuffix("/state")), Create(path, state)]
     if topic.config:

@@ -1,4 +1,4 @@
-"""Reads record batches from files, as far as `adopt` needs it: message formats and record values."""
+"""Reads from files the parts of record batches that `adopt` needs: message formats and record values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pybroker.native import RecordDecoder, Uuid
 
 OVERHEAD = 12
-"""Bytes of base offset and length; the length field does not count them."""
+"""Bytes of base offset and length. The length field does not include them."""
 MAGIC_AT = 16
 MAGIC = 2
 BATCH_BYTES_MAX = 1 << 30
@@ -32,7 +32,7 @@ class Head(NamedTuple):
 
 
 def heads(data: bytes | mmap.mmap) -> Iterator[Head]:
-    """Yield the batches of a segment, up to the first incomplete one (an unfinished append)."""
+    """Yield the batches of a segment, up to the first incomplete batch (an unfinished append)."""
     at, end = 0, len(data)
     while at + MAGIC_AT < end:
         (length,) = _LENGTH.unpack_from(data, at + _LENGTH_AT)

@@ -1,7 +1,7 @@
 """Reads topics, settings and other metadata from KRaft's metadata log: the latest snapshot, then the log.
 
-Record types have the numbers of KIP-631 and its successors. For each record type of Apache Kafka 4.4 there are three
-possibilities: the reader takes it over, it marks a transaction, or `LEFT_OUT` lists it with the reason.
+Record types have the numbers of KIP-631 and its successors. Each record type of Apache Kafka 4.4 is in one of three
+groups: the reader takes it over, it marks a transaction, or `LEFT_OUT` lists it with the reason.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Partition(msgspec.Struct):
     leader: int
     leader_epoch: int
     eligible: tuple[int, ...] = ()
-    """Eligible leader replicas (KIP-966): they have all committed records although they left the ISR, as the last
-    member does at a clean stop."""
+    """Eligible leader replicas (KIP-966). They have all committed records, although they have left the ISR, as the last
+    ISR member does at a clean stop."""
 
 
 class KafkaTopic(msgspec.Struct):
@@ -95,7 +95,7 @@ def read_metadata(directory: Path) -> KafkaMetadata:
 
 
 def _apply_all(metadata: KafkaMetadata, records: Iterator[bytes]) -> None:
-    """Apply the records. Skip the records of a transaction that was aborted or never ended."""
+    """Apply the records. Skip the records of transactions that were aborted or never ended."""
     pending: list[RecordFrame] | None = None
     for value in records:
         try:

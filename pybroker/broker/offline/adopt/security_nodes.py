@@ -90,8 +90,8 @@ def _add_quotas(
 
 
 def _with_parents(nodes: Mapping[str, dict[str, str]]) -> dict[str, bytes]:
-    """Encode the nodes. The nodes of a user's clients are below the user's node, so that node is created even if the
-    user has no settings. Parents come before children.
+    """Encode the nodes. The nodes of a user's clients are below the user's node, so the user's node is created even if
+    the user has no settings. Parents come before children.
     """
     found: dict[str, bytes] = {}
     for path, config in nodes.items():

@@ -24,7 +24,7 @@ HEADER_BYTES_MAX = 16 << 10
 SUBJECT_CHARS_MAX = 1_000
 
 LIFETIME_MS_MAX = 365 * 86_400_000
-"""The maximum session lifetime, whatever lifetime a token claims."""
+"""The maximum session lifetime, even if a token claims a longer lifetime."""
 
 
 class TokenError(Exception):
@@ -91,7 +91,7 @@ def _object(part: str, what: str) -> dict[str, Any]:
 
 
 def _key(keys: KeySet, kid: str | None, algorithm: str) -> Key:
-    """Return the key for the token's signature. Raise TokenError if there is none."""
+    """Return the key for the token's signature. Raise TokenError if there is no such key."""
     named = keys.named(kid)
     if not named:
         reason = "the provider's keys are not loaded yet" if not len(keys) else f"the provider has no key {_shown(kid)}"
@@ -105,7 +105,7 @@ def _key(keys: KeySet, kid: str | None, algorithm: str) -> Key:
 
 
 def _bearer(claims: Mapping[str, Any], settings: OAuthSettings, now_ms: int) -> Bearer:
-    """Check the claims. Raise TokenError if one is missing or wrong."""
+    """Check the claims. Raise TokenError if a claim is missing or wrong."""
     expected: dict[str, Any] = {"exp": {"essential": True}, "iat": {"essential": True}}
     if settings.issuer is not None:
         expected["iss"] = {"essential": True, "value": settings.issuer}
@@ -129,7 +129,7 @@ def _bearer(claims: Mapping[str, Any], settings: OAuthSettings, now_ms: int) -> 
         raise TokenError(f"claim {settings.sub_claim} is not a valid user name: {_shown(user)}")
     expires_s = min(claims["exp"], now_ms // 1000 + LIFETIME_MS_MAX // 1000)
     left_ms = int(expires_s * 1000) - now_ms
-    # This broker's clock is ahead of the provider's: do not end an accepted session immediately.
+    # The clock of this broker is ahead of the provider's clock. Do not end an accepted session immediately.
     return Bearer(user, left_ms if left_ms > 0 else max(1, left_ms + settings.skew_s * 1000))
 
 

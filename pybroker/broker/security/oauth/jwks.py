@@ -24,7 +24,7 @@ ALGORITHMS: Mapping[str, str] = {
     "Ed25519": "OKP",
 }
 """Signature algorithm → key type. Algorithms with a shared secret (HS256 …) are not accepted, because every verifier
-could also sign, nor is `none`, which means no signature."""
+could also sign. `none`, which means no signature, is not accepted either."""
 
 
 class JwksError(Exception):
@@ -37,19 +37,19 @@ class KeySet:
     def __init__(self, keys: Iterable[Key] = (), left_out: Iterable[str] = ()) -> None:
         self._keys = tuple(keys)
         self.left_out = tuple(left_out)
-        """Why keys were skipped."""
+        """The reasons why keys were skipped."""
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def named(self, kid: str | None) -> list[Key]:
-        """Return the keys of that name; without a name, all."""
+        """Return the keys with this name; without a name, all keys."""
         return [key for key in self._keys if kid is None or key.kid == kid]
 
     @classmethod
     def parse(cls, document: bytes) -> KeySet:
-        """Parse a key set; skip keys of other types or uses. Raise JwksError if the data is no key set or has no usable
-        key.
+        """Parse a key set. Skip keys of other types or uses. Raise JwksError if the data is not a key set or has no
+        usable key.
         """
         try:
             found = msgspec.json.decode(document)

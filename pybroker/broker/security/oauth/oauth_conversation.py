@@ -34,7 +34,7 @@ class OAuthConversation:
     def answer(self, token: bytes) -> Step:
         """Check the client's token, or process its acknowledgement of a refusal.
 
-        If `Step.wait` is set, keys are being fetched; call again with the same token when that future completes.
+        If `Step.wait` is set, keys are being fetched. When this future completes, call again with the same token.
         """
         if self._refused:
             acknowledged = token == _ACKNOWLEDGED

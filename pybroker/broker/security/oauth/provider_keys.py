@@ -21,10 +21,11 @@ from pybroker.web_request import ANSWER_BYTES_MAX, WebError, ask
 log = logging.getLogger(__name__)
 
 LOOK_S = 2.0
-"""Interval between checks of a key file."""
+"""Seconds between checks of a key file."""
 
 UNKNOWN_PAUSE_S = 10.0
-"""Minimum time between two fetches for unknown keys: clients can cause them, because a token can name any key."""
+"""Minimum seconds between two fetches for unknown keys. Clients can cause these fetches, because a token can name any
+key."""
 
 
 class ProviderKeys:
@@ -58,13 +59,13 @@ class ProviderKeys:
         self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def stop(self) -> None:
-        """Stop fetching; a thread that waits for the provider may end later."""
+        """Stop fetching. A thread that waits for the provider may end later."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
     def newer(self) -> asyncio.Future[None] | None:
-        """Start to fetch keys because a token has an unknown key. Return a future to wait for, or None if the last
+        """Start to fetch keys, because a token has an unknown key. Return a future to wait for, or None if the last
         fetch is too recent.
         """
         due = self._began is None or self._loop.time() - self._began >= UNKNOWN_PAUSE_S
@@ -88,7 +89,7 @@ class ProviderKeys:
             except RuntimeError:
                 assert self._stopped, "the loop ends after the broker"
 
-        # Do not use a pool thread: the process must be able to exit without waiting for the provider.
+        # Do not use a pool thread, because the process must be able to exit without waiting for the provider.
         threading.Thread(target=run, name="oauth-keys", daemon=True).start()
 
     def _loaded(self, loading: asyncio.Future[None], found: KeySet | JwksError) -> None:
@@ -141,7 +142,7 @@ def _marks(path: str) -> tuple[int, int, int] | None:
 
 
 def read_keys(settings: OAuthSettings) -> KeySet:
-    """Read and parse the key set, from a file or by its URL; blocks. Raise JwksError if that fails; its text never
+    """Read and parse the key set, from a file or from a URL; blocks. Raise JwksError if this fails; its text never
     contains the data.
     """
     path = settings.file
