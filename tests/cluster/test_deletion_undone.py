@@ -14,8 +14,10 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.cluster import Store
 from tests.cluster.conftest import survives_two_losses
+from tests.groups.kit import WAIT_S
 from tests.support.cluster import running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
+from tests.transactions.test_straight_path import send_offsets, transactional
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +162,43 @@ def test_offsets_of_a_paused_coordinator_come_back(brokers: Everywhere) -> None:
             return {group for group in groups if admin.list_consumer_group_offsets(group).get(wanted) is not None}
 
         until(lambda: committed() == set(groups))
+
+
+@pytest.mark.checklist("A31", "U3", "R22", "R32", "E11")
+@pytest.mark.parametrize("commits", [True, False])
+def test_offsets_of_open_transactions_come_back_at_all_coordinators(brokers: Everywhere, commits: bool) -> None:
+    """A coordinator that is not the controller is killed while the topic is deleted and the transaction is open."""
+    name = f"open-{commits}"
+    topic_id = brokers.create(name)
+    brokers.written(name, "one")
+    brokers.written(name, "two")
+    groups = [f"{name}-{number}" for number in range(6)]
+    wanted = TopicPartition(name, 0)
+    bootstrap = brokers.cluster.bootstrap
+    with blocking.AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        for group in groups:
+            admin.alter_consumer_group_offsets(group, {wanted: 1}).all()
+        coordinators = {one.coordinator for one in admin.describe_groups(groups).all().values()}
+        producer = transactional(bootstrap, name)
+        producer.begin_transaction()
+        for group in groups:
+            send_offsets(producer, bootstrap, group, name, 2)
+        controller = brokers.controller()
+        assert brokers.at(controller).delete(topic_id).error_code == 0
+        killed = brokers.cluster.brokers[min(coordinators - {controller})]
+        killed.kill()
+        killed.start()
+        (producer.commit_transaction if commits else producer.abort_transaction)(WAIT_S)
+        controller = brokers.controller()
+        assert brokers.at(controller).undelete(topic_id).error_code == 0
+
+        def committed() -> dict[str, int]:
+            found = {group: admin.list_consumer_group_offsets(group).get(wanted) for group in groups}
+            return {group: got.offset for group, got in found.items() if got is not None}
+
+        until(lambda: committed() == dict.fromkeys(groups, 2 if commits else 1))
+        until(lambda: brokers.at(brokers.controller()).deletions(topic_id) == [])
+        assert committed() == dict.fromkeys(groups, 2 if commits else 1)
 
 
 @pytest.mark.checklist("U3", "R32")

@@ -160,6 +160,20 @@ def test_offsets_of_a_transaction_follow_a_topic_to_another_name(copy: Copy, res
         assert copy.committed() == (NONE, NONE)
 
 
+@pytest.mark.checklist("A31", "U2", "R22", "E11")
+@pytest.mark.parametrize("commits", [True, False])
+def test_offsets_follow_a_transaction_that_ends_after_a_truncation(copy: Copy, commits: bool) -> None:
+    copy.lives.produce("source", *map(str, range(AFTER)))
+    assert copy.lives.truncate("source", keep_offsets=True).error_code == 0
+    copy.end(commits=commits)
+    copy.end_other()
+    copy.await_committed(outcome(commits=commits))
+    copy.restart()
+    assert copy.committed() == outcome(commits=commits)
+    copy.undelete("back")
+    copy.await_committed(outcome(commits=commits), "back")
+
+
 @pytest.mark.checklist("A31", "U3", "R22")
 def test_offsets_of_a_transaction_end_with_a_purged_topic(copy: Copy) -> None:
     copy.lives.delete(copy.source)

@@ -157,7 +157,7 @@ class RestoredOffsets:
                 continue
             topic = self._view.image.topic_by_id(debt.target)
             if topic is not None:
-                work = self._until_given(debt, topic, self._attempt(record, topic))
+                work = self._until_given(debt, topic, record, self._attempt(record, topic))
                 self._restoring[debt] = task = asyncio.create_task(work, name="returned-offsets")
                 task.add_done_callback(_report)
 
@@ -168,18 +168,23 @@ class RestoredOffsets:
         )
 
     async def _until_given(
-        self, debt: _Debt, topic: TopicImage, attempt: Mapping[str, Awaitable[ErrorCode]]
+        self,
+        debt: _Debt,
+        topic: TopicImage,
+        record: DeletionRecord,
+        attempt: Mapping[str, Awaitable[ErrorCode]],
     ) -> None:
+        """Complete an attempt to restore the offsets of `record`. Retry until no group lacks offsets."""
         loading = False
+        mark = record.offsets_mark
         try:
             while True:
                 codes = {group: await code for group, code in attempt.items()}
                 stored = tuple(group for group, code in codes.items() if code is ErrorCode.NONE)
-                notified = not stored or await self._notify(debt, topic.name, stored)
+                notified = not stored or await self._notify(debt, topic.name, stored, mark)
                 if notified and len(stored) == len(codes):
-                    record = self._owing(debt)
-                    late = record is not None and _groups(record) - set(record.offsets_given) - set(stored)
-                    if not late:
+                    now = self._owing(debt)
+                    if now is None or now.offsets_mark == mark:
                         return
                 loud = next((code for code in codes.values() if code not in (ErrorCode.NONE, *SILENT)), None)
                 if loud is not None:
@@ -191,10 +196,10 @@ class RestoredOffsets:
                 # A group that has just been loaded must get its offsets before it serves requests, so retry at once.
                 loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in codes.values() and not loading
                 await (self._loaded() if loading else asyncio.sleep(RETRY_S))
-                record = self._owing(debt)
-                if record is None:
+                now = self._owing(debt)
+                if now is None:
                     return
-                attempt = self._attempt(record, topic)
+                attempt, mark = self._attempt(now, topic), now.offsets_mark
         finally:
             self._restoring.pop(debt, None)
 
@@ -203,19 +208,15 @@ class RestoredOffsets:
         record = self._view.image.deletions.get(debt.topic_id)
         return record if record is not None and _Debt.of(record) == debt else None
 
-    async def _notify(self, debt: _Debt, name: str, groups: tuple[str, ...]) -> bool:
+    async def _notify(self, debt: _Debt, name: str, groups: tuple[str, ...], mark: int) -> bool:
         try:
-            await self._controller.submit(OffsetsRestored(debt.topic_id, debt.target, groups))
+            await self._controller.submit(OffsetsRestored(debt.topic_id, debt.target, groups, mark))
         except KafkaError as error:
             log.warning(
                 "retrying notification that offsets of an undeleted topic were restored topic=%s: %s", name, error
             )
             return False
         return True
-
-
-def _groups(record: DeletionRecord) -> set[str]:
-    return {offset["group"] for offset in record.offsets}
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -188,6 +188,9 @@ class OffsetsRestored(Event[None], frozen=True):
     topic_id: Uuid
     target: Uuid
     groups: tuple[str, ...]
+    mark: int
+    """`DeletionRecord.offsets_mark` of the offsets that were restored. The controller ignores the report if the record
+    has later offsets."""
 
 
 class KeepOffsets(Event[bool], frozen=True):

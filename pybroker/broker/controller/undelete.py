@@ -293,7 +293,7 @@ def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Deci
     """Record the groups that have their offsets back. When all groups have them, remove the record of a live topic. The
     record of a truncated topic loses only its pending offsets."""
     record = image.deletions.get(event.topic_id)
-    if record is None or record.offsets_for != event.target:
+    if record is None or record.offsets_for != event.target or record.offsets_mark != event.mark:
         return nothing(None)
     returned = {*record.offsets_given, *event.groups}
     if not returned.issuperset(offset["group"] for offset in record.offsets):

@@ -122,6 +122,11 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     this deletion; 0: the topic was purged. -1: the delay in the broker's settings applies."""
 
     @property
+    def offsets_mark(self) -> int:
+        """A number that grows with each offset that is added or replaced by a later one."""
+        return sum(offset.get("log_offset", -1) + 2 for offset in self.offsets)
+
+    @property
     def purged(self) -> bool:
         """Whether brokers remove the data immediately."""
         return self.delay_max_ms == 0

@@ -118,12 +118,12 @@ async def test_each_broker_gives_theirs_to_its_groups() -> None:
     played.refusals = 1
     played.offsets.start()
     await until(lambda: played.told)
-    assert played.told == [OffsetsRestored(OLD, OLD, ("here",))]
+    assert played.told == [OffsetsRestored(OLD, OLD, ("here",), 2)]
     assert played.image.deletions[OLD].offsets_given == ("here",)
     played.codes["there"] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     await until_idle(played)
     assert played.asked[-1] == (OLD, ["there"])
-    assert (played.waits, played.told[1:]) == (1, [OffsetsRestored(OLD, OLD, ("there",))])
+    assert (played.waits, played.told[1:]) == (1, [OffsetsRestored(OLD, OLD, ("there",), 2)])
     assert OLD not in played.image.deletions
 
 
@@ -133,9 +133,9 @@ async def test_who_has_nothing_left_to_give_stops() -> None:
     played.decides.set()
     played.offsets.start()
     await until(lambda: played.told)
-    played.decide(OffsetsRestored(OLD, NEW, ("there",)))
+    played.decide(OffsetsRestored(OLD, NEW, ("there",), 2))
     assert OLD in played.image.deletions, "that is about another one"
-    played.decide(OffsetsRestored(OLD, OLD, ("there",)))
+    played.decide(OffsetsRestored(OLD, OLD, ("there",), 2))
     assert OLD not in played.image.deletions
     await until_idle(played)
     assert played.asked == [(OLD, ["here", "there"])]
@@ -167,6 +167,21 @@ async def test_late_offsets_are_restored_though_the_topic_is_live_again() -> Non
     await played.obeyed(played.keep(late("late")))
     await until_idle(played)
     assert played.asked == [(OLD, ["late"])]
+    assert OLD not in played.image.deletions
+
+
+@pytest.mark.checklist("U3", "R32")
+def test_a_report_about_earlier_offsets_does_not_count_for_later_ones() -> None:
+    """A group has its offset back, and meanwhile the record gets a later one: the offset of a transaction."""
+    played = FakeBroker(record(LIVE, OLD))
+    mark = played.image.deletions[OLD].offsets_mark
+    later = KeepOffsets(OLD, ({"group": "here", "partition": 0, "log_offset": 9},))
+    played.keep(later)
+    played.keep(KeepOffsets(OLD, ({"group": "here", "partition": 0, "log_offset": 8},)))
+    assert played.image.deletions[OLD].offsets == (KEPT[1], *later.offsets)
+    played.decide(OffsetsRestored(OLD, OLD, ("here", "there"), mark))
+    assert played.image.deletions[OLD].offsets_given == ()
+    played.decide(OffsetsRestored(OLD, OLD, ("here", "there"), played.image.deletions[OLD].offsets_mark))
     assert OLD not in played.image.deletions
 
 

@@ -46,7 +46,7 @@ EVENTS: list[tuple[e.Event[Any], Any]] = [
     (e.UpdateFeatures((e.FeatureChange("group.version", 0, e.UpgradeType.SAFE_DOWNGRADE),), True), None),
     (e.CommitIngest((ID, "i", -1), 1, {0: (1, 2)}, 3), RECORD),
     (e.DropIngests((((ID, "i", 4), 1),), (((ID, "s", True), 2),), (ID,)), [RECORD]),
-    (e.OffsetsRestored(ID, ID, ("g", "h")), None),
+    (e.OffsetsRestored(ID, ID, ("g", "h"), 3), None),
 ]
 
 
