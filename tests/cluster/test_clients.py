@@ -92,7 +92,9 @@ def begin_to_copy(cluster: BrokerCluster, folder: Path) -> SparkCopy:
     for topic in (source, target):
         client.create_topic(topic, PARTITIONS)
     client.produce(source, records(BEFORE), IDEMPOTENT)
-    servers = {"kafka.bootstrap.servers": cluster.bootstrap, "includeHeaders": "true"}
+    # Kafka's admin client, which Spark asks for offsets, keeps a request for a leader that has died until this timeout.
+    timeouts = dict.fromkeys(("kafka.default.api.timeout.ms", "kafka.request.timeout.ms"), "10000")
+    servers = {"kafka.bootstrap.servers": cluster.bootstrap, "includeHeaders": "true", **timeouts}
     with ExitStack() as later:
         # A failed task is not repeated: it might write twice. The query reports the cause.
         session = roundtrip_spark.session(connector.connector_jars(), master="local[2]")
