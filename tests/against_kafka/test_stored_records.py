@@ -36,6 +36,7 @@ from tests.streams.member import StreamsMember, subtopology
 from tests.support.brokers import BrokerProcess
 
 LEAVES, GOES_AWAY = -1, -2
+PREPARE_ABORT = 3
 TIMES = re.compile(r"timestamp(ms)?$", re.IGNORECASE)
 OTHER_PRODUCERS = ("previousProducerId", "nextProducerId")
 GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -185,6 +186,9 @@ def comparable(value: Any, name: str = "") -> Any:
     """Return the content of a record without ids, times and the order of lists."""
     if isinstance(value, dict):
         found = {field: comparable(content, field) for field, content in value.items()}
+        if value.get("transactionPartitions") == [] and value["transactionStatus"] == PREPARE_ABORT:
+            # An abort without a transaction starts a new one.
+            found["starts now"] = value["transactionStartTimestampMs"] == value["transactionLastUpdateTimestampMs"]
         found |= {
             field: "the same" if value[field] == value["producerId"] else "another"
             for field in OTHER_PRODUCERS
