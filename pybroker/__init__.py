@@ -1,7 +1,7 @@
 """pybroker: a broker for Apache Kafka's protocol that identifies topics by their ids.
 
-Public names are imported on first use, because `pybroker start` and Spark's workers also import this package and need
-none of them.
+Public names are imported on first use, because `pybroker start` and Spark's workers also import this package but use
+none of these names.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def plain_start(arguments: list[str]) -> dict[str, str | int | tuple[str, ...] | None] | None:
-    """Return the options of a plain `start` if all arguments are valid options of it, else None."""
+    """Return the options of a plain `start` if all arguments are valid options of this command; otherwise None."""
     if arguments[:1] != ["start"]:
         return None
     file: str | None = None

@@ -18,8 +18,8 @@ class ClusterResource(msgspec.Struct, frozen=True):
 class ClusterResourceListener(ABC):
     """Implemented by plug-ins, besides their own interface, to receive the cluster id (KIP-78).
 
-    A broker calls its metric reporters once, at start. A client calls its plug-ins after every metadata response, so
-    `on_update` may get the same value many times.
+    A broker calls its metric reporters only once, at start. A client calls its plug-ins after every metadata response,
+    so `on_update` may get the same value many times.
     """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Expected errors: with a Kafka error code for clients, or with a sentence for the operator.
+"""Errors that are expected. They have a Kafka error code for clients, or a sentence for the operator.
 
 Bugs are ordinary exceptions; `dispatch` logs them.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 
 class KafkaError(Exception):
-    """A Kafka error code as the result of a request or one of its items.
+    """A Kafka error code as the result of a request or of one of its items.
 
-    `code` is the number on the wire (`pybroker.protocol.error_codes.ErrorCode` is an IntEnum, so members fit);
-    `message` is the text for `error_message` fields, None where Kafka sends none.
+    `code` is the number on the wire (`pybroker.protocol.error_codes.ErrorCode` is an IntEnum, so its members are
+    numbers). `message` is the text for `error_message` fields, None where Kafka sends no text.
     """
 
     def __init__(self, code: int, message: str | None = None) -> None:
@@ -28,4 +28,4 @@ class StartError(Exception):
 
 
 class FatalError(Exception):
-    """Going on would lose or corrupt state (a failed commit, a damaged store): the broker stops."""
+    """The broker stops, because it would lose or corrupt state if it continued (a failed commit, a damaged store)."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from pybroker.errors import StartError
 
 GROUP_UMASKS = {"none": 0o077, "read": 0o027, "write": 0o007}
-"""Umasks by `log.dirs.group.access`: the permissions of the group of the broker's user. Other users have none."""
+"""Umasks by `log.dirs.group.access`, which sets the permissions of the group of the broker's user. Other users have no
+permissions."""
 
 
 def keep_private(group_access: str = "none") -> None:
@@ -33,8 +34,8 @@ def fsync_directory(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` so that a crash leaves either the whole old or the whole new content: temp, fsync, rename, fsync
-    of the directory."""
+    """Replace `path` atomically: after a crash, it has either the whole old or the whole new content. Steps: write a
+    temporary file, fsync it, rename it, fsync the directory."""
     temporary = path.with_name(path.name + ".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o660)
     try:
@@ -49,14 +50,15 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """Read at most `limit` bytes plus one: the caller detects a file that is too long without reading all of it."""
+    """Read at most `limit` bytes plus one. From the additional byte, the caller sees that a file is too long without
+    reading all of it."""
     return _read(os.open(path, os.O_RDONLY | os.O_CLOEXEC), limit)
 
 
 def read_regular(location: str, limit: int) -> bytes:
     """Read at most `limit` bytes plus one of a file that a setting names.
 
-    Raises OSError, also for a pipe, a device or a directory: opening a pipe would block until a writer comes.
+    Raises OSError, also for a pipe, a device or a directory. Opening a pipe would block until a writer opens it.
     """
     fd = os.open(location, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -81,8 +83,8 @@ def _read(fd: int, limit: int) -> bytes:
 
 
 class DirectoryLock:
-    """An exclusive lock of one process on a data directory. The kernel releases it when the process ends, however it
-    ends."""
+    """An exclusive lock of one process on a data directory. The kernel releases it when the process ends, even after a
+    crash."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -106,7 +108,8 @@ class DirectoryLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Release the lock; idempotent. The file stays, because removing it would let two processes lock two inodes."""
+        """Release the lock. The call may be repeated. The file stays, because removing it would allow two processes to
+        lock two inodes."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

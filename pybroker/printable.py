@@ -13,8 +13,8 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def printable(text: str, keep: str = "") -> str:
     """Return the text with controls as escapes (`\\x1b`, `\\u202e`), except those in `keep`.
 
-    Strangers choose client ids, group ids and principals: a name must not recolour a terminal, change its title or
-    forge a line.
+    Clients choose client ids, group ids and principals. A name must not recolour a terminal, change its title or forge
+    a line.
     """
     return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), text)
 

@@ -13,7 +13,7 @@ from pybroker.config.listener_addresses import Listener, is_loopback
 from pybroker.config.topic_defs import BROKER_SYNONYM
 
 SHORT_DELAY_MS = 60_000
-"""A lower `delete.topic.delay.ms` causes a warning: the operator probably meant seconds."""
+"""Milliseconds. A lower `delete.topic.delay.ms` causes a warning, because the operator probably meant seconds."""
 
 
 class UnusedSettings(msgspec.Struct):
@@ -57,7 +57,7 @@ def _security(config: BrokerConfig) -> Iterator[str]:
 
 
 def _exposure(config: BrokerConfig) -> Iterator[str]:
-    """Yield one line for all listeners together."""
+    """Yield one line that covers all listeners."""
     open_ones = [
         listener for listener in config.listeners if _asks_nobody(config, listener) and not is_loopback(listener.host)
     ]
@@ -92,7 +92,8 @@ def _unused(unused: UnusedSettings) -> Iterator[str]:
 
 
 def _hinted(name: str) -> str:
-    """Return a topic setting found in a broker's file with a hint at the broker setting, the default of all topics."""
+    """Return a topic setting that was found in a broker's file, with a hint at the broker setting for the default of
+    all topics."""
     return f"{name} (a topic setting; the broker setting is {BROKER_SYNONYM[name]})" if name in BROKER_SYNONYM else name
 
 

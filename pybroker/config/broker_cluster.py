@@ -17,7 +17,7 @@ EMBEDDED = "embedded"
 ZOOKEEPER = "zookeeper"
 QUORUM = "quorum"
 SHARED = (ZOOKEEPER, QUORUM)
-"""The stores that several brokers share."""
+"""The metadata stores that several brokers can share."""
 
 
 def _voters(value: Value) -> None:

@@ -1,4 +1,4 @@
-"""The settings of one broker: dynamic settings (KIP-226) over those of the file and the command line."""
+"""The settings of one broker. Dynamic settings (KIP-226) override the settings of the file and the command line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class BrokerConfig(Mapping[str, Any]):
         self, static: Mapping[str, str] | None = None, listener_settings: Mapping[str, str] | None = None
     ) -> None:
         self.listener_settings: Mapping[str, str] = dict(listener_settings or {})
-        """The `listener.name.…` settings: static, and hidden from clients because some hold passwords."""
+        """The `listener.name.…` settings. They are static, and hidden from clients because some contain passwords."""
         self._layers: dict[ConfigSource, dict[str, str]] = {
             ConfigSource.DYNAMIC_BROKER_CONFIG: {},
             ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: {},
@@ -88,7 +88,7 @@ class BrokerConfig(Mapping[str, Any]):
         self._values = _effective(self._layers)
 
     def with_dynamic(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
-        """Return a copy with other dynamic settings, with which the caller can check their effect."""
+        """Return a copy with other dynamic settings. With the copy, a caller can check the effect of a change."""
         copy = BrokerConfig(self._layers[ConfigSource.STATIC_BROKER_CONFIG], self.listener_settings)
         copy.set_dynamic(cluster=cluster, broker=broker)
         return copy
@@ -156,12 +156,13 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def voters_wanted(self) -> int:
-        """The leader of the metadata log promotes brokers while there are fewer voters."""
+        """Return the target number of voters. While there are fewer voters, the leader of the metadata log promotes
+        brokers."""
         return max(self.get_int("controller.quorum.voters.target"), len(self.voters))
 
     @property
     def between_brokers(self) -> str | None:
-        """Name of the inter-broker listener; None if there is none, as on a single broker."""
+        """Return the name of the inter-broker listener; None on a single broker, which has none."""
         name = self["inter.broker.listener.name"]
         if not name and SECURITY_BETWEEN in self.layer(ConfigSource.STATIC_BROKER_CONFIG):
             name = self[SECURITY_BETWEEN]
@@ -169,7 +170,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def broker_id(self) -> int:
-        """The broker's id: node.id, or broker.id if only that is given."""
+        """Return the broker's id: node.id, or broker.id if only broker.id is given."""
         static = self.layer(ConfigSource.STATIC_BROKER_CONFIG)
         if "node.id" not in static and "broker.id" in static and self.get_int("broker.id") >= 0:
             return self.get_int("broker.id")
@@ -177,7 +178,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """The data directories as absolute paths; the first one also holds the metadata store."""
+        """Return the data directories as absolute paths. The first directory also contains the metadata store."""
         return tuple(os.path.abspath(path) for path in self.get_list("log.dirs") or self.get_list("log.dir"))
 
     @property
@@ -243,7 +244,7 @@ class BrokerConfig(Mapping[str, Any]):
         options: Mapping[str, str] = {}
         line: str | None = None
         found = [(listener_setting(setting_name), text) for setting_name, text in self.listener_settings.items()]
-        # Settings of the mechanism override settings of the listener.
+        # Settings of the mechanism take precedence over settings of the listener.
         for setting, text in sorted(found, key=lambda one: one[0] is not None and one[0].mechanism is not None):
             if setting is None or setting.listener != listener:
                 continue
@@ -270,11 +271,11 @@ class BrokerConfig(Mapping[str, Any]):
         return tuple(advertised)
 
     def first_of_family(self, name: str) -> tuple[str, Value] | None:
-        """Return the effective member of the family of `name` (ms, minutes, hours …) and its value; None if all are
-        unset.
+        """Return the effective member of the family of `name` (ms, minutes, hours …) and its value; None if all members
+        are unset.
 
-        The order within the family decides, not the layer: log.retention.ms overrides log.retention.hours, even if it
-        is set in a lower layer.
+        The order within the family decides, not the layer: log.retention.ms overrides log.retention.hours, even if
+        log.retention.ms is set in a lower layer.
         """
         for member in SYNONYMS.get(name, (name,)):
             value = self._values[member]
@@ -287,8 +288,8 @@ class BrokerConfig(Mapping[str, Any]):
         return self._layers[source]
 
     def occurrences(self, name: str) -> list[tuple[ConfigSource, str, str | None]]:
-        """Return every (source, setting, text) for `name` or a synonym, in descending precedence: the synonyms in
-        DescribeConfigs."""
+        """Return every (source, setting, text) for `name` or a synonym, in descending precedence. DescribeConfigs shows
+        them as synonyms."""
         family = SYNONYMS.get(name, (name,))
         found: list[tuple[ConfigSource, str, str | None]] = [
             (source, member, layer[member])
@@ -329,7 +330,7 @@ def _parse(name: str, text: str) -> Value:
 
 
 def _default(name: str, *, in_cluster: bool) -> Value:
-    """Return the default of a setting, which may differ on a single node."""
+    """Return the default of a setting. It may be different on a single node."""
     if not in_cluster and name in single_node.REPLICAS:
         return single_node.BROKERS
     return BROKER_SETTINGS[name].default

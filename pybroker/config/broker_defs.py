@@ -82,8 +82,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """Return the table row for a setting's name in a request; None for unknown ones, and for listener settings that are
-    not dynamic.
+    """Return the table row for a setting's name in a request; None for unknown settings, and for listener settings that
+    are not dynamic.
     """
     if name in BROKER_SETTINGS:
         return BROKER_SETTINGS[name]

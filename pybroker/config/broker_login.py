@@ -34,8 +34,8 @@ class BrokerLogin(msgspec.Struct, frozen=True):
 
     @property
     def principal(self) -> str | None:
-        """The principal of brokers that log in with these credentials. None if there is no login, or if they use
-        tokens: the token determines the principal."""
+        """Return the principal of brokers that log in with these credentials. None if there is no login, or if brokers
+        use tokens, because the token then determines the principal."""
         return f"User:{self.user}" if self.user else None
 
     @property
@@ -93,7 +93,8 @@ def _by_token(config: BrokerConfig, listener: Listener, tls: TlsSettings | None)
 
 
 def _tls(config: BrokerConfig, listener: Listener) -> TlsSettings:
-    """Return the TLS settings of the inter-broker listener; the broker uses its certificate as a client too."""
+    """Return the TLS settings of the inter-broker listener. The broker also uses the listener's certificate as a
+    client."""
     tls = config.listener_tls(listener.name)
     if tls.truststore is None:
         raise InvalidValue(

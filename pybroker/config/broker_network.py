@@ -30,8 +30,9 @@ CLUSTER = Scope.CLUSTER_WIDE
 
 
 def data_threads_default() -> int:
-    """Return the default number of data threads: one per core up to two cores; with more cores, one is left to the
-    control plane. At most eight, because more have never given more throughput."""
+    """Return the default number of data threads. With up to two cores, there is one thread per core. With more cores,
+    one core is left to the control plane. The maximum is eight, because more threads have never increased the
+    throughput."""
     cores = os.cpu_count() or 1
     return cores if cores <= 2 else min(cores - 1, 8)
 

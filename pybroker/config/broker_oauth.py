@@ -100,24 +100,24 @@ OAUTH = (
         at_least(0),
     ),
 )
-"""Read at startup."""
+"""These settings are read at startup."""
 
 BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in OAUTH}
 
 
 class OAuthSettings(NamedTuple):
-    """The checked settings of one listener. Nothing has been read or downloaded yet."""
+    """The checked settings of one listener. The files and URLs in them have not been read yet."""
 
     url: str
     truststore: StoreFile | StoreText | None
-    """Trusted authorities for the URL's certificate; None: those of the system."""
+    """Trusted authorities for the URL's certificate; None: the authorities of the system."""
     refresh_ms: int
     retry_ms: int
     retry_max_ms: int
     audiences: tuple[str, ...]
-    """Accepted audiences; empty: any."""
+    """Accepted audiences; empty: every audience is accepted."""
     issuer: str | None
-    """Accepted issuer; None: any."""
+    """Accepted issuer; None: every issuer is accepted."""
     scope_claim: str
     sub_claim: str
     skew_s: int

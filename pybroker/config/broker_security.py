@@ -16,7 +16,7 @@ BOOLEAN, STRING, INT, LONG, LIST = (
 PASSWORD = ConfigType.PASSWORD
 
 MECHANISMS = ("PLAIN", *BY_NAME)
-"""SASL mechanisms with passwords; the default of the enabled mechanisms."""
+"""SASL mechanisms with passwords. They are enabled by default."""
 
 SERVED = (*MECHANISMS, OAUTHBEARER)
 """SASL mechanisms that the broker supports."""
@@ -25,12 +25,12 @@ AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",
 )
-"""Kafka's names of its authorizers; both enable pybroker's authorizer."""
+"""Kafka's names of its authorizers. Both names enable pybroker's authorizer."""
 
 
 def check_mechanisms(value: Value) -> None:
-    """Raise InvalidValue if a mechanism is not supported: otherwise its clients could not log in, without an error that
-    says why."""
+    """Raise InvalidValue if a mechanism is not supported. Otherwise its clients could not log in, and no error would
+    explain why."""
     for mechanism in value if isinstance(value, tuple) else ():
         if mechanism not in SERVED:
             raise InvalidValue(f"mechanism {mechanism!r} is not supported; this broker supports {', '.join(SERVED)}")

@@ -140,7 +140,8 @@ _TLS = (
 RULES = "ssl.principal.mapping.rules"
 
 TLS = tuple(key if key.name == RULES else msgspec.structs.replace(key, scope=Scope.PER_BROKER) for key in _TLS)
-"""Dynamic per broker, for all listeners or for one; except the principal mapping rules, which are read at startup."""
+"""Dynamic per broker, for all listeners or for one listener. The exception is the principal mapping rules, which are
+read at startup."""
 
 BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in TLS}
 

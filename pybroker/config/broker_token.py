@@ -18,7 +18,7 @@ SCOPE = "sasl.oauthbearer.scope"
 LOGIN_HANDLER = "sasl.login.callback.handler.class"
 
 OF_JAAS = {"clientId": CLIENT, "clientSecret": SECRET, "scope": SCOPE}
-"""Options of the login module that mean the same as a setting."""
+"""Options of the login module with the same meaning as a setting."""
 
 TOKEN = (
     ConfigKey(
@@ -45,7 +45,7 @@ TOKEN = (
     ),
     ConfigKey("sasl.login.retry.backoff.max.ms", LONG, 10000, "Total time of these retries, in ms.", at_least(0)),
 )
-"""Read at startup."""
+"""These settings are read at startup."""
 
 BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in TOKEN}
 

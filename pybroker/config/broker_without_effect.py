@@ -1,7 +1,8 @@
-"""Kafka's dynamic broker settings that have no effect here, because they tune machinery that this broker lacks.
+"""Kafka's dynamic broker settings that have no effect in pybroker, because they tune mechanisms that pybroker does not
+have.
 
-The broker accepts them from tools and operators: it checks them as Kafka does, stores and shows them, and their
-documentation says why they change nothing. Settings that ask for protection or for another way of running are in
+The broker accepts them from tools and operators. It checks them as Kafka does, stores and shows them, and their
+documentation says why they change nothing. Settings that request protection or another mode of operation are in
 `foreign_settings` instead.
 """
 

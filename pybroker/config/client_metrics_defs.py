@@ -66,7 +66,8 @@ def validate_client_metrics_config(name: str, text: str) -> str:
 
 
 def parsed_match(text: str) -> Mapping[str, Pattern]:
-    """Return selector → expression that must match the whole text, in linear time. Raises ConfigError."""
+    """Return selector → expression. The expression must match the whole text, and takes linear time. Raises
+    ConfigError."""
     found: dict[str, Pattern] = {}
     for pattern in filter(None, (each.strip() for each in text.split(","))):
         parts = pattern.split("=")

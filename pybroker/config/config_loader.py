@@ -24,7 +24,8 @@ from pybroker.config.setting_values import ConfigError, InvalidValue, render_val
 from pybroker.config.store_files import unusable_stores
 
 PROPERTIES_BYTES_MAX = 1 << 20
-"""Size limit of a settings file. If a file is larger, it was named by mistake (a log, a device)."""
+"""Size limit of a settings file in bytes. A larger file is probably not a settings file but was named by mistake (a
+log, a device)."""
 
 
 class Setting(NamedTuple):
@@ -48,8 +49,8 @@ def load_config(
     *,
     stores: bool = False,
 ) -> LoadedConfig:
-    """Load a file (in Java's properties format), overridden by `settings`, overridden by `key=value` assignments. With
-    `stores`, also read keystores and truststores. Raises ConfigError with all problems.
+    """Load a file in Java's properties format. `settings` override the file, and `assignments` (`key=value`) override
+    both. With `stores`, also read keystores and truststores. Raises ConfigError with all problems.
     """
     texts: dict[str, Setting] = {}
     problems: list[str] = []
@@ -140,8 +141,8 @@ class _Check:
             providers = Providers({name: setting.text for name, setting in self._texts.items()})
         except InvalidValue as problem:
             self._fail(PROVIDERS, problem)
-            # The value of a setting with a reference is unknown here; checking it would report a problem that it may
-            # not have.
+            # If a setting's value contains a reference, the value is unknown here. Checking it could report a problem
+            # that does not exist.
             self._failed |= {name for name, setting in self._texts.items() if "${" in setting.text}
             return
         for name, setting in self._texts.items():
@@ -168,7 +169,7 @@ class _Check:
             self._fail(name, problem)
 
     def _take_foreign(self, name: str, setting: Setting) -> None:
-        """Refuse or ignore a setting that this broker lacks."""
+        """Refuse or ignore a setting that this broker does not have."""
         if foreign_settings.is_of_providers(name):
             return
         remedy = foreign_settings.refusal(name, setting.text)
@@ -196,14 +197,14 @@ class _Check:
             self._problems.append(f"{name} ({setting.where}): {problem}")
 
     def _drop_controller_listeners(self) -> None:
-        """Drop the listener of a KRaft controller, which Kafka's sample file contains: in pybroker the controller is
-        part of the process."""
+        """Drop the listener of a KRaft controller, which Kafka's sample file contains. In pybroker the controller is
+        part of the broker's process."""
         names = self._texts.get(CONTROLLERS)
         if names is None:
             return
         controllers = {name.strip().upper() for name in names.text.split(",")}
         if self._static.get(METADATA_STORE) == QUORUM:
-            # The voters have the addresses of this listener, so brokers may use it too.
+            # The addresses of the voters belong to this listener, so brokers may use the listener too.
             controllers.discard(self._static.get(BETWEEN, "").upper())
         for setting in ("listeners", "advertised.listeners"):
             if setting in self._static:

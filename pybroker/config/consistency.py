@@ -1,4 +1,4 @@
-"""Checks of settings against each other, for settings that have passed their own checks."""
+"""Checks of settings against each other. Each setting has already passed its own checks."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ Check = Callable[[BrokerConfig, Mapping[str, str]], Problems]
 def inconsistencies(
     config: BrokerConfig, texts: Mapping[str, str], failed: set[str]
 ) -> Iterator[tuple[str | None, str]]:
-    """Yield each problem with the setting to name in the error, or with None if the problem's text already names its
-    settings.
+    """Yield each problem with the setting to name in the error; None if the problem's text already names its settings.
 
-    given: texts of all settings as they were given. failed: settings that already have a problem; further checks of
+    texts: texts of all settings as they were given. failed: settings that already have a problem; further checks of
     their values would only repeat it.
     """
     if not failed.isdisjoint((PROTOCOL_MAP, "listeners")):
@@ -113,7 +112,7 @@ def _alone(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
     """Check settings that only a cluster can have."""
     if config.in_cluster:
         return
-    # A single address is that of this process, as in Kafka's sample file.
+    # A single address is the address of this process, as in Kafka's sample file.
     for name in (VOTERS, BOOTSTRAP):
         if "," in texts.get(name, ""):
             yield (
@@ -140,8 +139,8 @@ def _alone(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
 
 
 def _and_listener(texts: Mapping[str, str]) -> str:
-    """Return the settings that a file for Kafka's controllers needs in addition to `metadata.store=quorum`. Its voters
-    have the addresses of the controllers' listener."""
+    """Return the settings that a file for Kafka's controllers needs in addition to `metadata.store=quorum`. The
+    addresses of its voters belong to the controllers' listener."""
     name = _of_controllers(texts)
     return "" if name is None else f" and {BETWEEN}={name}, the listener of the voters"
 
@@ -176,7 +175,7 @@ def _together(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
 
 
 def _store(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
-    """Check the listener of brokers in a cluster."""
+    """Check the inter-broker listener in a cluster."""
     names = _names(config) or set()
     if not config.in_cluster or (config[BETWEEN] is not None and config.between_brokers not in names):
         return
@@ -259,8 +258,8 @@ def _identity(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
 
 
 def _directories(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
-    # If a variable is unset, the list is empty. The default directory would then start the broker without its data, so
-    # refuse it.
+    # If a variable is unset, the list is empty. Refuse it: with the default directory, the broker would start without
+    # its data.
     if "log.dirs" in texts and not config.get_list("log.dirs"):
         yield "log.dirs", "no directory given; add one or remove the line"
     elif not all(config.get_list("log.dirs") or config.get_list("log.dir")):
@@ -314,7 +313,7 @@ def _connection_overrides(config: BrokerConfig, texts: Mapping[str, str]) -> Pro
 
 
 def _retention(config: BrokerConfig, texts: Mapping[str, str]) -> Problems:
-    """Refuse a default that deletes every record at once. A topic may have it (retention.ms=0), as in Kafka."""
+    """Refuse a default that deletes every record at once. A single topic may have it (retention.ms=0), as in Kafka."""
     del texts
     member, value = config.first_of_family("log.retention.ms") or ("", None)
     if value == 0:
@@ -336,7 +335,8 @@ def _memory_of_cleaner(config: BrokerConfig, texts: Mapping[str, str]) -> Proble
 
 def changed_problems(now: BrokerConfig, then: BrokerConfig) -> Problems:
     """Yield the problems of a change of settings on a running broker (Kafka: KafkaConfig.validateValues and the
-    reconfigurable components). Settings that keep their value have no problem: another release may have stored them.
+    reconfigurable components). A setting whose value does not change has no problem, because another release may have
+    stored it.
     """
     changed = {name for name in then if then[name] != now[name]}
     for check in (_cordoned, _groups, _retention, _connections_of_an_address, _memory_of_cleaner):

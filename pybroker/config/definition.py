@@ -32,8 +32,8 @@ NEAR = 2
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that `name` probably means: the nearest one with the same prefix (the part before the first
-    dot). The prefix may also be misspelt by one letter if the rest is correct.
+    """Return the known name that `name` probably means: the nearest name with the same prefix (the part before the
+    first dot). If the rest is correct, the prefix may differ by one letter.
     """
     prefix, _, rest = name.partition(".")
     nearest: tuple[int, str] | None = None

@@ -1,9 +1,9 @@
-"""Settings of Apache Kafka and other products that this broker lacks: which are harmless, which prevent the start, and
-the remedy for the latter.
+"""Settings of Apache Kafka and other products that this broker does not have. For each, this module knows whether it is
+harmless or prevents the start, and the remedy in the second case.
 
-A setting is harmless if ignoring it affects neither safety nor what clients see. The broker refuses settings that
-promise protection or another mode of operation (a policy class, a remote quorum): ignoring them without a message would
-be worse.
+A setting is harmless if ignoring it affects neither safety nor the results that clients get. The broker refuses
+settings that promise protection or another mode of operation (a policy class, a remote quorum), because ignoring them
+without a message would be dangerous.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pybroker.config.providers import NAME as PROVIDERS
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A refused setting, unless its value is one of `harmless` (compared without spaces, ignoring case)."""
+    """A refused setting. If its value is one of `harmless` (compared without spaces, ignoring case), it is not refused.
+    """
 
     remedy: str
     harmless: tuple[str, ...] = ("",)
@@ -75,7 +76,7 @@ REFUSED: dict[str, Refusal] = {
     ),
 }
 
-# All other settings of Apache Kafka 3.9 to 4.4: accepted, listed in one warning, without effect.
+# All other settings of Apache Kafka 3.9 to 4.4. They are accepted without effect, and one warning lists them.
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
@@ -171,7 +172,7 @@ OF_THE_PAST: dict[str, str | None] = {
     "zk.synctime.ms": None,
     "zookeeper.sync.time.ms": None,
 }
-"""Settings of earlier Kafka releases, which 3.9 and 4.4 ignore, and their replacements."""
+"""Settings of earlier Kafka releases that Kafka 3.9 and 4.4 ignore, with their replacements."""
 
 OF_OTHERS = (
     "aiven.",
@@ -211,7 +212,7 @@ OF_OTHERS = (
 """Prefixes of settings that other products and plugins read from the same file."""
 
 NAMES_OF_OTHERS = frozenset(("jmx.hostname", "jmx.port", "logs.dir"))
-"""Names of such settings. Bitnami's `logs.dir` is the directory of log4j, not a misspelt `log.dir`."""
+"""Names of such settings. Bitnami's `logs.dir` is the directory of log4j, and not a misspelt `log.dir`."""
 
 _OF_CLIENTS = {"security.protocol": "configure each listener instead: listeners, listener.security.protocol.map"}
 _PROTECTS = """
@@ -221,14 +222,14 @@ _OF_PROTECTION = frozenset(_PROTECTS.split())
 _OFF = ("", "false", "none")
 
 LIMITS_OF_LISTENERS = frozenset(("max.connections",))
-"""Settings that apply to all listeners together. The broker refuses such a setting for a single listener, because it
-would then not limit all listeners together.
+"""Settings that apply to all listeners together. The broker refuses such a setting for a single listener, because the
+limit would then not apply to all listeners together.
 """
 
 
 def refusal(name: str, text: str) -> str | None:
-    """Return the remedy for a Kafka setting that the broker refuses; None if it is harmless or unknown. Settings of one
-    listener count as the setting behind the prefix.
+    """Return the remedy for a Kafka setting that the broker refuses; None if the setting is harmless or unknown. A
+    setting of one listener counts as the setting after the prefix.
     """
     value = "".join(text.split()).lower()
     for part in _meanings(name):
@@ -241,8 +242,8 @@ def refusal(name: str, text: str) -> str | None:
 
 
 def is_foreign(name: str) -> bool:
-    """Return whether Apache Kafka knows this setting and this broker does not. Settings of one listener count as the
-    setting behind the prefix.
+    """Return whether Apache Kafka knows this setting but this broker does not. A setting of one listener counts as the
+    setting after the prefix.
     """
     kafkas = any(part in HARMLESS or part in REFUSED for part in _meanings(name))
     if name.startswith(PREFIX):
@@ -261,8 +262,8 @@ def is_of_others(name: str) -> bool:
 
 
 def protection(name: str, text: str) -> str | None:
-    """Return why an unknown setting cannot be ignored: its name and value request protection that this broker lacks.
-    None: it can."""
+    """Return the reason why an unknown setting cannot be ignored: its name and value request protection that this
+    broker does not have. None if it can be ignored."""
     if _OF_PROTECTION.isdisjoint(name.lower().split(".")) or text.strip().lower() in _OFF:
         return None
     remedy = _OF_CLIENTS.get(name, "see docs/security.md for supported settings, or remove the line")

@@ -43,7 +43,7 @@ class OfBroker(NamedTuple):
 
     default: str
     low: str | None = None
-    """Setting with the lowest value; None if only the setting's own bounds apply."""
+    """Setting with the lowest allowed value; None if only the setting's own bounds apply."""
     high: str | None = None
 
 
@@ -83,7 +83,7 @@ BEAT_BELOW_SESSION = (
     (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
     (STREAMS_HEARTBEAT_INTERVAL, STREAMS_SESSION_TIMEOUT),
 )
-"""Pairs of settings: the value of the first must be below that of the second."""
+"""Pairs of settings. The value of the first setting must be lower than the value of the second."""
 
 _NUMBERS = (ConfigType.INT, ConfigType.LONG)
 
@@ -167,7 +167,7 @@ OF_GROUP_ALONE = (
         Scope.CLUSTER_WIDE,
     ),
 )
-"""Group settings without a corresponding broker setting."""
+"""Group settings for which there is no broker setting."""
 
 
 def _from_broker(name: str, synonym: str) -> ConfigKey:
@@ -216,7 +216,7 @@ def _bounds(broker: OfBroker, config: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def effective_value(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> int:
-    """Return the effective value of a setting for a group. The group's own value is limited to the broker's bounds,
+    """Return the effective value of a setting for a group. It is the group's own value within the broker's bounds,
     because the bounds may have changed since the value was stored.
     """
     broker = OF_BROKER[name]
@@ -231,5 +231,5 @@ def effective_words(name: str, own: Mapping[str, str], config: Mapping[str, Any]
 
 
 def effective_text(name: str, own: Mapping[str, str]) -> str:
-    """Return the effective value of a group setting without a corresponding broker setting."""
+    """Return the effective value of a group setting for which there is no broker setting."""
     return own.get(name) or render_value(GROUP_SETTINGS[name].default) or ""

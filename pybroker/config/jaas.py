@@ -26,7 +26,7 @@ _NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v":
 
 
 class _Token(NamedTuple):
-    """A text, or one of the signs `;` and `=`, or the end (no text, no sign)."""
+    """A text, or one of the characters `;` and `=`, or the end (no text, no character)."""
 
     text: str | None
     sign: str
@@ -77,7 +77,7 @@ def _pairs(rest: list[_Token]) -> dict[str, str]:
 
 
 def _tokens(jaas: str) -> list[_Token]:
-    """Split into tokens; the last one is the end."""
+    """Split into tokens. The last token is the end."""
     found: list[_Token] = []
     place = 0
     while not found or found[-1] != _Token(None, ""):

@@ -19,7 +19,8 @@ def is_loopback(host: str) -> bool:
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """One address. host: "" means every interface. port: 0 means a free port (only for addresses to listen on)."""
+    """One address. host: "" means every interface. port: 0 means a free port, and is only for addresses to listen on.
+    """
 
     name: str
     host: str
@@ -62,9 +63,9 @@ def protocol_map(text: str) -> dict[str, str]:
 def parse_listeners(
     items: tuple[str, ...], protocols: dict[str, str], *, advertised: bool = False
 ) -> tuple[Listener, ...]:
-    """Parse a `listeners` or `advertised.listeners` value. Names must be unique. Addresses must be unique, too, except
-    advertised ones: several listeners may be behind one load balancer (KAFKA-10478). Raises InvalidValue if the value
-    is invalid.
+    """Parse a `listeners` or `advertised.listeners` value. Names must be unique. Addresses to listen on must be unique
+    too; advertised addresses need not be, because several listeners may be behind one load balancer (KAFKA-10478).
+    Raises InvalidValue if the value is invalid.
     """
     listeners: list[Listener] = []
     for item in items:

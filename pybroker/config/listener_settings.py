@@ -33,10 +33,11 @@ _VALIDATORS = tuple(
     f"org.apache.kafka.common.security.oauthbearer.{place}OAuthBearerValidatorCallbackHandler"
     for place in ("", "secured.")
 )
-"""Kafka's classes that validate tokens with the provider's keys; accepted, because the broker validates them itself."""
+"""Kafka's classes that validate tokens with the provider's keys. They are accepted, because the broker itself does the
+same."""
 
 _LOGINS = tuple(validator.replace("Validator", "Login") for validator in _VALIDATORS)
-"""Kafka's classes that fetch tokens; accepted, because the broker fetches them itself."""
+"""Kafka's classes that fetch tokens. They are accepted, because the broker itself does the same."""
 
 
 class ListenerSetting(NamedTuple):
@@ -53,7 +54,7 @@ class ListenerSetting(NamedTuple):
 
 
 def listener_setting(name: str) -> ListenerSetting | None:
-    """Split a name into its parts; return None if it is not a listener setting with an effect here."""
+    """Split a name into its parts. Return None if it is not a listener setting that has an effect in pybroker."""
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
@@ -87,7 +88,7 @@ class ListenerSecurity(NamedTuple):
     plain_users: Mapping[str, str]
     """User name → password, for PLAIN."""
     reauth_ms: Mapping[str, int]
-    """Reauthentication interval by mechanism; 0 = never."""
+    """Reauthentication interval in milliseconds by mechanism; 0 = never."""
 
     def __repr__(self) -> str:
         return f"ListenerSecurity(mechanisms={self.mechanisms}, users={sorted(self.plain_users)})"
@@ -122,7 +123,7 @@ def listener_security(
 
 
 def check_listener_setting(setting: ListenerSetting, text: str) -> None:
-    """Raise InvalidValue if a value is invalid; the error contains no value that may be a password."""
+    """Raise InvalidValue if a value is invalid. The error contains no value that may be a password."""
     if setting.name in TLS:
         TLS[setting.name].parse(text)
     elif setting.name in OAUTH:
@@ -162,7 +163,7 @@ def _reauth_ms(text: str) -> int:
 
 
 def connection_rates(settings: Mapping[str, str]) -> str:
-    """Return `max.connection.creation.rate` of single listeners as `NAME:rate` pairs for native code, from all
+    """Return `max.connection.creation.rate` of single listeners as `NAME:rate` pairs for native code. The input is all
     `listener.name.…` settings.
     """
     found = ((listener_setting(name), text) for name, text in settings.items())
@@ -194,8 +195,8 @@ def plain_users(jaas: str) -> dict[str, str]:
 
 
 def login_of(jaas: str) -> tuple[str, str]:
-    """Return `username` and `password` of a JAAS entry of PLAIN or SCRAM, with which a broker logs in to others; "" if
-    missing. Raises InvalidValue if it is malformed; the text does not contain `jaas`.
+    """Return `username` and `password` of a JAAS entry of PLAIN or SCRAM, with which a broker logs in to other brokers;
+    "" if missing. Raises InvalidValue if the entry is malformed; the text does not contain `jaas`.
     """
     module = SCRAM_MODULE if module_of(jaas) == SCRAM_MODULE else PLAIN_MODULE
     found = options(jaas, module, 'username="<name>" password="<password>"')

@@ -7,8 +7,8 @@ import tempfile
 
 
 class MemoryFile:
-    """Content under a path that only this user can read: in memory if the system supports it, else on disk. The file
-    exists until `close` or the end of this process. Raises OSError if it cannot be created.
+    """Content under a path that only this user can read. It is in memory if the system supports this, otherwise on
+    disk. The file exists until `close` or the end of this process. Raises OSError if it cannot be created.
     """
 
     def __init__(self, content: bytes) -> None:

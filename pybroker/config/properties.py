@@ -1,6 +1,6 @@
 """Java's properties format, the syntax of server.properties, as java.util.Properties.load reads it.
 
-pybroker does not use the library javaproperties (with which its tests compare this module). The library imports an XML
+pybroker does not use the library javaproperties; only the tests compare this module with it. The library imports an XML
 reader, urllib and an HTTP client, which take two thirds of the import time of all other modules at startup. The format
 has not changed since 1996.
 """
@@ -47,8 +47,8 @@ def decode_properties(raw: bytes) -> str:
 
 
 def read_properties(text: str, malformed: list[PropertiesError] | None = None) -> Iterator[Property]:
-    """Yield all properties in order; if a key repeats, the last one counts. Raises PropertiesError, or appends it to
-    `malformed` and continues on the next line.
+    """Yield all properties in order. If a key repeats, the last property with this key counts. Raises PropertiesError,
+    or appends it to `malformed` and continues on the next line.
     """
     lines = _NATURAL_LINE.split(text)
     index = 0
@@ -64,7 +64,7 @@ def read_properties(text: str, malformed: list[PropertiesError] | None = None) -
             line += lines[index].lstrip(_BLANK)
             index += 1
         if not line:
-            continue  # The rest of the text up to the end consists only of backslashes.
+            continue  # All characters up to the end of the text are backslashes.
         key = _KEY.match(line)
         assert key is not None, "the pattern matches the empty text"
         separator = _SEPARATOR.match(line, key.end())

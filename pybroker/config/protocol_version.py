@@ -25,7 +25,7 @@ _FORM = re.compile(r"(\d+)\.(\d+)(?:\.\d+)*(?:-IV(\d+))?", re.ASCII)
 
 
 def check_protocol_version(value: Value) -> None:
-    """Accept Kafka's names: `2.7`, `2.7.1`, `2.7-IV2`. Raises InvalidValue if the text is none of them."""
+    """Accept Kafka's names: `2.7`, `2.7.1`, `2.7-IV2`. Raises InvalidValue for any other text."""
     found = _FORM.fullmatch(str(value))
     versions = 0 if found is None else _RELEASES.get(f"{int(found[1])}.{int(found[2])}", 0)
     if found is None or int(found[3] or 0) >= versions:

@@ -50,8 +50,8 @@ class Providers:
             self._kinds[provider] = kind
 
     def resolve(self, text: str) -> str:
-        """Return the text with each reference replaced by its value. Raises InvalidValue if a value is missing or may
-        not be read.
+        """Return the text with each reference replaced by its value. Raises InvalidValue if a value is missing, or if
+        the provider may not read it.
         """
         return _REFERENCE.sub(self._value, text) if self._kinds else text
 
@@ -106,7 +106,8 @@ def _text(place: Path) -> str:
 
 
 def _content(place: Path) -> bytes:
-    """Return the bytes of a regular file. Refuse other kinds: a FIFO or a device could block the start forever."""
+    """Return the bytes of a regular file. Refuse other kinds of files, because a FIFO or a device could block the start
+    forever."""
     try:
         if not stat.S_ISREG(place.stat().st_mode):
             raise InvalidValue(f"{place} is not a regular file")

@@ -30,7 +30,8 @@ class ConfigType(IntEnum):
 
 
 class Scope(Enum):
-    """Where a broker setting can change at runtime (KIP-226): nowhere, per broker, or also cluster-wide."""
+    """Where a broker setting can be changed at runtime (KIP-226): nowhere, per broker, or also for the whole cluster.
+    """
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -47,7 +48,7 @@ class ConfigError(Exception):
 
 
 class InvalidValue(ValueError):
-    """A type or a validator refuses a value. The text completes the sentence "<setting>=<value>: …"."""
+    """A type or a validator refuses a value. The text is the end of the sentence "<setting>=<value>: …"."""
 
 
 Validator: TypeAlias = Callable[[Value], None]
@@ -74,7 +75,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is secret: it never leaves the process, neither in responses nor in the log."""
+        """Whether the value is secret. A secret value never leaves the process, neither in responses nor in the log."""
         return self.type is ConfigType.PASSWORD
 
 
@@ -84,8 +85,8 @@ _SIZE_BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def parse_value(name: str, kind: ConfigType, text: str) -> Value:
-    """Parse `text` as a value of `kind`. Integers may have a unit if the name tells the dimension: `4h` for `….ms`,
-    `1GiB` for `….bytes`. Raises InvalidValue if it is no such value.
+    """Parse `text` as a value of `kind`. Integers may have a unit if the setting's name ends with the dimension: `4h`
+    for `….ms`, `1GiB` for `….bytes`. Raises InvalidValue if the text is not such a value.
     """
     text = text.strip()
     if kind in _INTEGER_BITS:
@@ -110,7 +111,7 @@ def _parse_integer(name: str, kind: ConfigType, text: str) -> int:
         units, unit_hint = _SIZE_BYTES, " (valid units: KiB, MiB, GiB, TiB)"
     else:
         units = {}
-    # Longest suffix first: "ms" must not be read as "m" and a further letter.
+    # Try the longest suffix first, so that "ms" is not read as "m" and another letter.
     for suffix in sorted(units, key=len, reverse=True):
         if text.endswith(suffix):
             digits, factor = text[: -len(suffix)].rstrip(), units[suffix]

@@ -1,9 +1,9 @@
-"""Settings of a cluster with a single broker: they may require more replicas than there are brokers.
+"""Settings of a cluster with a single broker. They may require more replicas than there are brokers.
 
-Unchanged, such settings would let the broker start. But automatic creation of topics would fail, and produce requests
-with acks=all and offset commits would wait for replicas that cannot exist. A single broker has only one replica of a
-partition: 1 is the effective value, DescribeConfigs shows it, and one warning reports it. A topic's own
-`min.insync.replicas` is not lowered: an operator who sets it on a topic wants writes to be refused.
+If such settings were left unchanged, the broker would start. But automatic creation of topics would fail, and produce
+requests with acks=all and offset commits would wait for replicas that cannot exist. A single broker can only have one
+replica of a partition. Therefore the effective value is 1; DescribeConfigs shows it, and one warning reports it. A
+topic's own `min.insync.replicas` is not lowered, because an operator who sets it on a topic wants writes to be refused.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ REPLICAS = (
     "transaction.state.log.min.isr",
     "transaction.state.log.replication.factor",
 )
-"""Settings with a number of replicas; their defaults for several brokers do not fit one."""
+"""Settings with a number of replicas. Their defaults are for several brokers, and too high for one."""
 
 
 def problem(name: str, text: str) -> str | None:
-    """Return why a valid text cannot be set on the running broker: it requires more replicas than there are brokers.
-    None if it can be set."""
+    """Return the reason why a valid text cannot be set on the running broker: it requires more replicas than there are
+    brokers. None if it can be set."""
     if name in REPLICAS and int(text) > BROKERS:
         return "a single broker keeps one replica of each partition"
     return None

@@ -11,8 +11,8 @@ from pybroker.config.stores import StoreFile
 
 
 def unusable_stores(config: BrokerConfig) -> list[str]:
-    """Read the stores of all listeners, and of the connection to ZooKeeper, and return a sentence for each that cannot
-    be used. Each sentence names the listeners. Settings that are invalid by themselves are left out.
+    """Read the stores of all listeners, and of the connection to ZooKeeper. Return a sentence for each store that
+    cannot be used; the sentence names the listeners. Settings that are invalid by themselves are omitted.
     """
     users: dict[str, list[str]] = {}
     for listener in config.listeners:

@@ -14,7 +14,7 @@ PEM, JKS = "PEM", "JKS"
 TYPES = (PEM, JKS, "PKCS12")
 
 FILE_BYTES_MAX = 1 << 20
-"""Size limit of a keystore: a larger file was named by mistake."""
+"""Size limit of a keystore in bytes. A larger file is probably not a keystore but was named by mistake."""
 
 LISTS_BYTES_MAX = 64 << 20
 """Size limit of a certificate revocation list."""
@@ -51,7 +51,7 @@ class StoreFile(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The setting and its path, for errors."""
+        """The setting and its path, for error messages."""
         return f"{self.setting or f'{self.prefix}location'}={self.location}"
 
     def identity(self, key_password: str | None) -> bytes:
@@ -87,11 +87,11 @@ class CrlFile(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The setting and its path, for errors."""
+        """The setting and its path, for error messages."""
         return f"{CRL}={self.location}"
 
     def lists(self) -> bytes:
-        """Return only the lists of the file, as PEM. Raises InvalidValue if there is none."""
+        """Return only the revocation lists in the file, as PEM. Raises InvalidValue if there is no list."""
         found: list[bytes] = _LIST.findall(_content(self.place, self.location, LISTS_BYTES_MAX))
         if not found:
             raise InvalidValue(f"{self.place}: there is no list of revoked certificates (X509 CRL) in it (PEM)")
@@ -130,7 +130,7 @@ class StoreText(NamedTuple):
 
     @property
     def lines(self) -> str:
-        """The text with BEGIN and END on lines of their own: a settings file joins all lines into one."""
+        """Return the text with BEGIN and END on separate lines, because a settings file joins all lines into one."""
         return "".join(
             f"-----BEGIN {kind}-----\n{''.join(body.split())}\n-----END {kind}-----\n"
             for kind, body in _BLOCK.findall(self.text)
@@ -147,7 +147,7 @@ class UnreadableFileError(InvalidValue):
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(f"{place}: {reason}")
         self.hidden = f"{place}: not a readable regular file, or too long"
-        """The text without the reason, for clients: they must not learn which files exist."""
+        """The text without the reason. Clients get this text, because they must not learn which files exist."""
 
 
 def _content(place: str, location: str, bytes_max: int) -> bytes:

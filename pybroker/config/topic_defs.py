@@ -27,7 +27,7 @@ from pybroker.native import NativePartitions
 if TYPE_CHECKING:
     from pybroker.config.broker_config import BrokerConfig
 
-# Topic setting → broker setting with its default. For a family of broker settings (ms, minutes, hours): the member with
+# Topic setting → broker setting with its default. In a family of broker settings (ms, minutes, hours), the member with
 # the highest precedence.
 BROKER_SYNONYM: dict[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
@@ -66,7 +66,7 @@ UNIT_MS: dict[str, int] = {
     "log.roll.jitter.hours": 3_600_000,
 }
 
-# Topic settings whose default comes from a broker setting in another unit, or from a broker setting that may be null.
+# Topic settings whose default comes from a broker setting that has another unit or may be null.
 _OWN_DEFAULTS: dict[str, Value] = {
     "retention.ms": 604_800_000,
     "segment.ms": 604_800_000,
@@ -205,14 +205,14 @@ def check_resolved(resolved: Mapping[str, str]) -> None:
     if int(least) > int(most):
         raise ConfigError(f"min.compaction.lag.ms={least} must not be above max.compaction.lag.ms={most}")
     try:
-        # Check before storing: otherwise native code would refuse the settings later, and they would never take effect.
+        # Check before storing. Otherwise native code would later refuse the settings, and they would never take effect.
         NativePartitions.check_topic_config(dict(resolved))
     except ValueError as problem:
         raise ConfigError(str(problem)) from None
 
 
 def broker_default(name: str, config: BrokerConfig) -> str:
-    """Return, as text, the value that a topic setting has on this broker when the topic does not set it."""
+    """Return, as text, the value of a topic setting on this broker if the topic does not set it."""
     synonym = BROKER_SYNONYM.get(name)
     if synonym is not None:
         found = config.first_of_family(synonym)

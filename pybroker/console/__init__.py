@@ -1,5 +1,5 @@
-"""The web console: a process of its own that shows and changes a cluster through `pybroker.client` alone. It therefore
-also works with Apache Kafka, and the broker contains no code for it (tests/architecture).
+"""The web console. It is a separate process that shows and changes a cluster only through `pybroker.client`. Therefore
+it also works with Apache Kafka, and the broker contains no code for the console (tests/architecture).
 
 - `console_settings`: which cluster, which address to listen on, who must log in
 - `routes`, `serve`: the URLs; the process

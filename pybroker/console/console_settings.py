@@ -1,4 +1,4 @@
-"""The settings with which the console was started."""
+"""The settings of the console's process."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from pybroker.client import ClientConfigError
 
 REQUEST_TIMEOUT_MS = 10_000
 API_TIMEOUT_MS = 15_000
-"""Request timeout of the console's clients: people do not wait as long for a page as programs wait for a response."""
+"""Request timeout of the console's clients in milliseconds. It is shorter than for programs, because people do not wait
+long for a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
     """client_config: settings of the clients under Kafka's names, `bootstrap.servers` among them. host, port: the
     address to listen on; port 0 takes a free one. without_login: every visitor acts as the client of `client_config`.
-    host_names: host names that browsers may use for the console, besides addresses and localhost. idle_timeout_s: a
-    session without requests ends after this time. metrics_urls: the brokers' /metrics, for the charts."""
+    host_names: host names that browsers may use for the console, besides addresses and localhost. idle_timeout_s:
+    seconds without requests after which a session ends. metrics_urls: the brokers' /metrics, for the charts."""
 
     client_config: Mapping[str, Any]
     host: str = "127.0.0.1"

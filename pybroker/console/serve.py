@@ -36,7 +36,7 @@ def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:
         access_log=False,
         server_header=False,
         http=BoundedProtocol,
-        # Connections without a complete request have their own limit, and must not count for this one.
+        # Connections without a complete request have a separate limit, and must not count towards this limit.
         limit_concurrency=CONNECTIONS_MAX + WAITING_MAX,
         timeout_graceful_shutdown=2,
         ssl_certfile=settings.certificate,

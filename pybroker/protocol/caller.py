@@ -21,8 +21,8 @@ class Caller(msgspec.Struct, frozen=True):
     client_id: str = ""
     """The client id from the request header."""
     slowed_only: bool = False
-    """Whether the request's version is older than THROTTLING_QUOTA_EXCEEDED (KIP-599). A client over its quota is then
-    throttled instead of refused."""
+    """Whether the request's version is older than THROTTLING_QUOTA_EXCEEDED (KIP-599). If so, a client over its quota
+    is throttled instead of refused."""
 
 
 class UnreadableCallerError(ValueError):
@@ -36,7 +36,7 @@ def packed_caller(caller: Caller | None) -> tuple[bytes | None, bytes]:
     try:
         address = ipaddress.ip_address(caller.host).packed
     except ValueError:
-        # The address is not an IP address: ACLs of single hosts do not apply to the client, on either broker.
+        # The address is not an IP address, so ACLs of single hosts do not apply to the client, on either broker.
         address = b""
     return caller.principal.encode(), address
 

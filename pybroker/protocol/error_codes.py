@@ -190,7 +190,7 @@ RETRIABLE = frozenset(
 
 
 def error_name(code: int) -> str:
-    """Return Kafka's name of a code; `error 999` for an unknown one."""
+    """Return Kafka's name of a code; `error 999` for an unknown code."""
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -6,8 +6,8 @@ determines which of them are on the wire. The classes are msgspec structs, creat
 use: importing this module costs nothing. messages.pyi, which is generated from the same schemas, shows them to readers
 and type checkers.
 
-LeaderAndIsr, StopReplica and UpdateMetadata are used between brokers only: their classes in this module are those of
-`pybroker.protocol.interbroker`.
+LeaderAndIsr, StopReplica and UpdateMetadata are only used between brokers. Their classes in this module are the classes
+of `pybroker.protocol.interbroker`.
 """
 
 from pybroker.native import message_class, message_names

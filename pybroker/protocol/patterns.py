@@ -1,7 +1,7 @@
-"""Regular expressions from clients: estimates what compiling one would cost.
+"""Regular expressions from clients. This module estimates the cost of compiling an expression.
 
-The compiler expands counted repetitions and knows all of Unicode: an expression of ten characters can take a second.
-`native.Pattern` refuses expressions that are too large, but only after that second.
+The compiler expands counted repetitions and knows all of Unicode, so an expression of ten characters can take a second.
+`native.Pattern` refuses expressions that are too large, but only after this second.
 """
 
 from __future__ import annotations

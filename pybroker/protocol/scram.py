@@ -21,11 +21,11 @@ STORED_ITERATIONS_MAX = 16384
 """Kafka's limits for stored credentials, the same for both mechanisms."""
 
 CLIENT_ITERATIONS_MAX = 1_000_000
-"""Iterations that a client computes at most: a hostile server could demand more, to keep the client busy."""
+"""Limit of the iterations that a client computes. A hostile server could demand more, to keep the client busy."""
 
 CLIENT_MESSAGE_BYTES_MAX = 2_048
-"""Limit of a client's message: a broker keeps the first one, before the login, until the conversation expires. A user
-name has up to 255 bytes."""
+"""Size limit of a client's message in bytes. A broker keeps the first message, which comes before the login, until the
+conversation expires. A user name has up to 255 bytes."""
 
 
 class ScramError(Exception):
@@ -112,9 +112,9 @@ class ScramCredential(NamedTuple):
 def client_conversation(
     mechanism: ScramMechanism, user: str, password: str, *, token: bool = False
 ) -> Generator[bytes, bytes, None]:
-    """Run the client's side of the exchange. The generator yields messages to send, receives the broker's, and returns
-    after the broker has proven that it knows the password. token: `user` and `password` are a delegation token's id and
-    HMAC (KIP-48). Raises ScramError."""
+    """Run the client's side of the exchange. The generator yields messages to send and receives the broker's messages.
+    It returns after the broker has proven that it knows the password. token: whether `user` and `password` are a
+    delegation token's id and HMAC (KIP-48). Raises ScramError."""
     nonce = secrets.token_urlsafe(24)
     first = f"n={_quoted(user)},r={nonce}" + (",tokenauth=true" if token else "")
     challenge = (yield f"n,,{first}".encode()).decode("utf-8", "replace")
@@ -159,10 +159,10 @@ _CLIENT_FINAL = re.compile(
 
 class ServerConversation:
     """The broker's side of the exchange, which has two client messages. Its cost does not depend on the number of
-    iterations: clients compute them.
+    iterations, because clients compute them.
 
-    find: returns the credential of a user, or of a delegation token with that id (KIP-48), and whether the credential
-    is real. Unknown users get a fake one, to hide which users exist.
+    find: returns the credential of a user, or of a delegation token with this id (KIP-48), and whether the credential
+    is real. Unknown users get a fake credential, which hides which users exist.
     """
 
     def __init__(self, mechanism: ScramMechanism, find: Callable[[str, bool], tuple[ScramCredential, bool]]) -> None:
@@ -215,7 +215,7 @@ class ServerConversation:
             raise ScramError("the final message is malformed") from None
         if binding != first["header"].encode():
             raise ScramError("the channel binding differs from the first message")
-        # Look the credential up again: it may have been deleted or changed since the challenge.
+        # Look the credential up again, because it may have been deleted or changed since the challenge.
         credential, known = self._find(self._user, self.by_token)
         signed = f"{first['bare']},{self._challenge},{final['bare']}".encode()
         signature = self._mechanism.sign(credential.stored_key, signed)

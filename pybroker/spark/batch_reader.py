@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """One task's range of offsets, by topic id: the task must not read another incarnation of the name."""
+    """One task's range of offsets, by topic id. The task must not read another incarnation of the name."""
 
     def __init__(self, offsets: OffsetRange, cluster_id: str) -> None:
         super().__init__(None)
@@ -78,7 +78,7 @@ class TaskReader:
             yield pa.RecordBatch.from_arrays(pa.record_batch(rows).columns, schema=expected)
 
     def _after(self, error: NativeError, wanted: OffsetRange, position: int) -> int:
-        """Return the offset at which to continue after an error that `failOnDataLoss=false` permits."""
+        """Return the offset at which to continue after an error that `failOnDataLoss=false` allows."""
         place = f"{wanted.topic} ({wanted.topic_id}) partition {wanted.partition}"
         if error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             raise TopicChangedError(f"{place} was deleted or re-created during the read: {error}") from None

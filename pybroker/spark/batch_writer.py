@@ -46,13 +46,13 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "headers": (ArrayType,),
     "timestamp": (TimestampType, TimestampNTZType, LongType),
 }
-# A batch needs this room below the topic's `max.message.bytes`, for its header.
+# Free space that a batch needs below the topic's `max.message.bytes`, for its header.
 BATCH_MARGIN = 512
 
 
 @dataclass
 class StagedRows(WriterCommitMessage):
-    """The rows that a task wrote. For a staged ingest, also the ingest and the attempt, for the commit."""
+    """The rows that a task wrote. With a staged ingest, also the ingest and the attempt, which the commit needs."""
 
     rows: int = 0
     bytes: int = 0
@@ -154,8 +154,8 @@ class Task:
 
 
 def give_up(options: WriteOptions, begun: ingest_steps.Ingest, what: str) -> None:
-    """Abort an open ingest. `what`: the ingest's name in messages. If the abort fails, print a message and continue:
-    the broker removes uncommitted ingests itself."""
+    """Abort an open ingest. `what`: the ingest's name in messages. If the abort fails, print a message and continue,
+    because the broker removes uncommitted ingests by itself."""
     if not begun.is_open:
         return
     try:
@@ -165,7 +165,7 @@ def give_up(options: WriteOptions, begun: ingest_steps.Ingest, what: str) -> Non
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("pybroker")`. Created once on the driver; pickled to the tasks, to commit and to abort."""
+    """`df.write.format("pybroker")`. The driver creates it once. It is pickled to the tasks, to commit and to abort."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_schema(schema, options)

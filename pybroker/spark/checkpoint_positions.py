@@ -29,7 +29,7 @@ class StreamPosition:
     topics: Mapping[str, TopicPosition] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the checkpoint's form, in sorted order: equal positions give equal texts."""
+        """Return the checkpoint's text, in sorted order, so that equal positions have equal texts."""
         topics = {
             topic_id: {
                 "name": topic.name,
@@ -41,7 +41,7 @@ class StreamPosition:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> StreamPosition:
-        """Read a position from a checkpoint. Raises TopicChangedError if the checkpoint is of another source."""
+        """Read a position from a checkpoint. Raises TopicChangedError if the checkpoint belongs to another source."""
         try:
             topics = {str(Uuid.parse(topic_id)): _topic(topic) for topic_id, topic in value["topics"].items()}
             return StreamPosition(_text(value["cluster"]), topics)

@@ -9,7 +9,7 @@ from pybroker.spark.source_errors import OptionError
 from pybroker.spark.token_source import OF_PROVIDER, with_token
 
 KAFKA = "kafka."
-# Settings of Java clients that are accepted without an effect: the native client sends a batch when it is full or the
+# Settings of Java clients that are accepted without an effect. The native client sends a batch when it is full or the
 # rows end, fetches partitions one after another, and retries until `delivery.timeout.ms`.
 WITHOUT_EFFECT = (
     "default.api.timeout.ms",
@@ -48,7 +48,7 @@ def checked(settings: dict[str, str]) -> dict[str, str]:
             known = (*SPARK_SETTINGS, *OF_PROVIDER, *WITHOUT_EFFECT)
             raise OptionError(unknown(KAFKA + name, [KAFKA + each for each in known]))
     try:
-        BlockingClient(with_token(found))  # The constructor checks the settings. It does not connect yet.
+        BlockingClient(with_token(found))  # The constructor checks the settings, but does not connect yet.
     except NativeError as error:
         raise OptionError(str(error)) from None
     return found

@@ -68,8 +68,8 @@ class BrokerRefusalError(SparkSourceError):
 class SparkCluster:
     """A cluster, and one blocking client for it. All its requests can be repeated safely.
 
-    waits: retry for `patience_s` seconds (Kafka's `delivery.timeout.ms`) while a broker is unreachable. The native
-    client itself replaces connections that brokers have closed because they were idle.
+    waits: whether to retry for `patience_s` seconds (Kafka's `delivery.timeout.ms`) while a broker is unreachable. The
+    native client itself replaces connections that brokers have closed because they were idle.
     """
 
     def __init__(self, settings: Mapping[str, str], *, waits: bool = False) -> None:
@@ -93,7 +93,7 @@ class SparkCluster:
     def patiently(self, step: Callable[[], T], passing: Container[int], patience_s: float) -> T:
         """Call `step`. While it fails with an error in `passing`, call it again, with growing pauses.
 
-        Nested calls do not retry on their own. Raises the error of the last attempt; OptionError if no broker has been
+        Nested calls do not retry by themselves. Raises the error of the last attempt; OptionError if no broker has been
         reached yet and no host name could be resolved for 5 s.
         """
         if self._repeating:
@@ -166,7 +166,7 @@ class SparkCluster:
         return found
 
     def _known(self, topics: list[Any] | None) -> list[Any]:
-        """Return topics once all existing ones have leaders; missing ones keep their error code."""
+        """Return topics when all existing topics have leaders. Missing topics keep their error code."""
         give_up = time.monotonic() + self._leaders_s
         while True:
             found = self._metadata(topics)
@@ -208,7 +208,7 @@ class SparkCluster:
         return [each for each in found if not each.error_code]
 
     def existing(self, subscription: TopicSelection) -> list[SparkTopic]:
-        """Return the subscribed topics that exist."""
+        """Return those subscribed topics that exist."""
         if subscription.pattern is not None:
             pattern = re.compile(subscription.pattern)
             found = self._checked(self._known(None))
@@ -218,7 +218,7 @@ class SparkCluster:
         return list(self.topics_named(subscription.names or subscription.assigned).values())
 
     def subscribed(self, subscription: TopicSelection) -> list[SparkTopic]:
-        """Return the subscribed topics. Raises UnknownTopicError or NoSuchTopicIdError if one does not exist,
+        """Return the subscribed topics. Raises UnknownTopicError or NoSuchTopicIdError if a topic does not exist,
         OptionError for an assigned partition that does not exist.
         """
         give_up = time.monotonic() + UNKNOWN_PATIENCE_S
@@ -279,7 +279,7 @@ class SparkCluster:
                 replica_id=-1,
                 isolation_level=int(self._client.read_committed),
                 topics=[
-                    # Apache Kafka ignores the topic id here; `bounds` therefore checks the ids afterwards.
+                    # Apache Kafka ignores the topic id here, so `bounds` checks the ids afterwards.
                     m.ListOffsetsRequest_ListOffsetsTopic(name=name, topic_id=_uuid(topic_id), partitions=asked)
                     for (name, topic_id), asked in by_topic.items()
                 ],
@@ -303,7 +303,7 @@ class SparkCluster:
         return again
 
     def _from_leader(self, request: Any, leader: int, *, last: bool) -> Any:
-        """Return the leader's response; None if the leader is unreachable and another broker may become leader."""
+        """Return the leader's response. None if the leader is unreachable and another broker may become leader."""
         try:
             return self.patiently(lambda: self.send(request, LIST_OFFSETS, 2, 9, leader), AWAY, 0.0)
         except NativeError as error:
@@ -377,7 +377,7 @@ class SparkCluster:
                     raise BrokerRefusalError(partition.error_code, f"commit of group {group_id} for {place}")
 
     def batch_bytes_max(self, topic: str) -> int:
-        """Return `max.message.bytes` of a topic; a very large number if the user is not authorized to read it."""
+        """Return `max.message.bytes` of a topic. If the user may not read the setting, return a very large number."""
         request = describe_request([ConfigResource.topic(topic)], [MAX_MESSAGE_BYTES])
         for each in described(self.send(request, DESCRIBE_CONFIGS, 0, 4)):
             value = each.entries[MAX_MESSAGE_BYTES].value if MAX_MESSAGE_BYTES in each.entries else None

@@ -26,7 +26,7 @@ Offsets = Mapping[tuple[str, int], int]
 
 
 def check_cluster(checkpoint: StreamPosition, cluster_id: str) -> None:
-    """Raise TopicChangedError if the checkpoint is of another cluster."""
+    """Raise TopicChangedError if the checkpoint belongs to another cluster."""
     if checkpoint.cluster != cluster_id:
         raise TopicChangedError(
             f"the checkpoint belongs to cluster {checkpoint.cluster}, but the brokers are of cluster {cluster_id}; "
@@ -35,7 +35,7 @@ def check_cluster(checkpoint: StreamPosition, cluster_id: str) -> None:
 
 
 def gone(checkpoint: StreamPosition, topics: Iterable[SparkTopic]) -> dict[str, SparkTopic | None]:
-    """Return the checkpoint's topic ids that no longer exist, each with the topic that has its name now."""
+    """Return the checkpoint's topic ids that no longer exist. With each id, return the topic that has its name now."""
     here = {topic.id for topic in topics}
     by_name = {topic.name: topic for topic in topics}
     return {topic_id: by_name.get(topic.name) for topic_id, topic in checkpoint.topics.items() if topic_id not in here}
@@ -51,8 +51,8 @@ class Rules:
     last: Offsets
 
     def carried_over(self, checkpoint: StreamPosition, topics: list[SparkTopic]) -> StreamPosition:
-        """Return the position from which to continue: the checkpoint, with re-created topics under their new ids if the
-        rules allow it, and with deleted topics unchanged.
+        """Return the position from which to continue. It is the checkpoint, with two changes: re-created topics have
+        their new ids if the rules allow it, and deleted topics are unchanged.
 
         New partitions are not in the result. Raises TopicChangedError, DataLossError.
         """

@@ -1,4 +1,5 @@
-"""The driver's and the tasks' steps of a staged ingest (docs/staged-ingest.md): begin, commit, abort, list."""
+"""The steps of a staged ingest that the driver and the tasks make (docs/staged-ingest.md): begin, commit, abort, list.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class Ingest:
 
     @property
     def is_open(self) -> bool:
-        """Whether rows can be staged. False: the ingest has already been committed or aborted."""
+        """Whether rows can be staged. False if the ingest has already been committed or aborted."""
         return self.state == LoadState.OPEN
 
 
@@ -81,7 +82,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class IngestOutcome:
-    """The result of a commit. offsets: (first, end) by partition. repeated: the ingest had been committed before."""
+    """The result of a commit. offsets: (first, end) by partition. repeated: whether the ingest had already been
+    committed."""
 
     repeated: bool
     offsets: dict[int, tuple[int, int]]
@@ -125,8 +127,8 @@ def begin(
 
 
 def commit(cluster: SparkCluster, ingest: Ingest, attempts: Iterable[Attempt]) -> IngestOutcome:
-    """Commit the staged rows of the attempts. Succeeds too if the ingest is already committed. Raises IngestError,
-    TopicChangedError."""
+    """Commit the staged rows of the attempts. The call also succeeds if the ingest is already committed. Raises
+    IngestError, TopicChangedError."""
     request = m.IngestCommitRequest(
         cluster_id=ingest.cluster_id,
         topic_id=Uuid.parse(ingest.topic_id),
@@ -166,7 +168,7 @@ def abort(cluster: SparkCluster, topic_id: str, ingest_id: str, batch_id: int = 
 def listed(
     cluster: SparkCluster, topic_ids: list[str] | None = None, ingest_id: str | None = None, *, committed: bool = True
 ) -> list[Any]:
-    """Return open ingests, and committed ones as far as the broker remembers them, by topic id and ingest name. Raises
+    """Return open ingests, and committed ingests that the broker still remembers, by topic id and ingest name. Raises
     IngestError."""
     request = m.ListIngestsRequest(
         topic_ids=None if topic_ids is None else [Uuid.parse(each) for each in topic_ids],

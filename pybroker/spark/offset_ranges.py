@@ -25,7 +25,7 @@ class OffsetRange:
 
 
 def split(ranges: list[OffsetRange], min_partitions: int, max_records: int) -> list[OffsetRange]:
-    """Split ranges into about `min_partitions` parts, none with more than `max_records` offsets (0: no limit).
+    """Split ranges into about `min_partitions` parts. No part has more than `max_records` offsets (0: no limit).
 
     As in Spark's Kafka source, the number of parts of a range depends on its size, and is at least one.
     """
@@ -73,8 +73,8 @@ def lag_of(start: StreamPosition, latest: StreamPosition) -> int:
 
 
 def offsets_behind(position: StreamPosition, latest: StreamPosition) -> dict[str, float]:
-    """Return the lag of `position` over the partitions of `latest`. The names are those of Spark's Kafka source, plus
-    the sum.
+    """Return the lag of `position` in the partitions of `latest`. The names are those of Spark's Kafka source, and the
+    sum in addition.
     """
     lag = [max(0, at - (position.get(topic, partition) or 0)) for topic, _, partition, at in latest]
     return {
@@ -86,7 +86,8 @@ def offsets_behind(position: StreamPosition, latest: StreamPosition) -> dict[str
 
 
 def capped(position: StreamPosition, target: StreamPosition) -> StreamPosition:
-    """Return `position` limited to `target`: no higher offsets, and no topics or partitions that `target` lacks."""
+    """Return `position` limited to `target`: no higher offsets, and no topics or partitions that are not in `target`.
+    """
     topics: dict[str, TopicPosition] = {}
     for topic_id, topic in position.topics.items():
         inside: Mapping[int, int] = {

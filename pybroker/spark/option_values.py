@@ -25,7 +25,7 @@ def flag(name: str, text: str) -> bool:
 
 
 def unknown(name: str, known: list[str]) -> str:
-    """Return an error message for an unknown name, with the most similar known one."""
+    """Return an error message for an unknown name. The message contains the most similar known name."""
     lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
     return f"unknown option {name}" + (f"; did you mean {lower[near[0]]}?" if near else "")

@@ -1,5 +1,5 @@
-"""The offset ranges of a planned micro-batch. After a restart Spark plans it again with the same positions; by then its
-topics or its first records may be deleted."""
+"""The offset ranges of a planned micro-batch. After a restart, Spark plans the micro-batch again with the same
+positions. In the meantime, its topics or its first records may have been deleted."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class PlannedBatch:
         return found
 
     def _unread(self, topic_id: str) -> dict[int, tuple[int | None, int]]:
-        """Return partition → (start; None if not known, end), for the topic's partitions with records in the
-        micro-batch."""
+        """Return partition → (start, or None if unknown; end), for those partitions of the topic that have records in
+        the micro-batch."""
         return {
             partition: (known, until)
             for partition, until in self._end.topics[topic_id].offsets.items()
@@ -47,7 +47,8 @@ class PlannedBatch:
         }
 
     def _known(self, topic_id: str, partition: int) -> int | None:
-        """Return the checkpoint's offset; with `onTopicRecreated=continue`, also look under the topic's former id."""
+        """Return the checkpoint's offset. With `onTopicRecreated=continue`, also look for it under the topic's former
+        id."""
         known = self._start.get(topic_id, partition)
         if known is None and self._policy == "continue":
             former = self._start.named(self._end.topics[topic_id].name)
@@ -67,14 +68,14 @@ class PlannedBatch:
     def _begin(
         self, topic: SparkTopic, partition: int, known: int | None, until: int, first: dict[tuple[str, int], int]
     ) -> int:
-        """Return the checkpoint's offset, or the log start offset. If records in between were deleted and the
-        user does not allow the loss, the task fails."""
+        """Return the checkpoint's offset, or the log start offset. If records between the two were deleted and the user
+        does not allow the loss, the task fails."""
         place = f"topic {topic.name} ({topic.id}) partition {partition}"
         if partition >= topic.partitions:
             raise TopicChangedError(f"{place} no longer exists")
         begin = first.get((topic.id, partition), 0)
         if known is not None and known > until:
-            # The log was truncated; with `earliest`, reading starts again at the log start.
+            # The log was truncated. With `earliest`, reading starts again at the log start.
             if self._policy != "earliest":
                 raise TopicChangedError(
                     f"{place} was truncated: a micro-batch from {known} back to {until} was planned with "

@@ -1,4 +1,4 @@
-"""Start and end of a read: turns `earliest`, `latest`, times and offsets into offsets of partitions."""
+"""Start and end of a read. This module turns `earliest`, `latest`, times and offsets into offsets of partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def partitions_of(topic: SparkTopic, subscription: TopicSelection) -> tuple[int, ...]:
-    """Return the partitions to read: the assigned ones, or all."""
+    """Return the partitions to read: the assigned partitions, or all."""
     return subscription.assigned.get(topic.name) or tuple(range(topic.partitions))
 
 
@@ -35,7 +35,8 @@ def resolve(
     *,
     latest_if_none: bool,
 ) -> StreamPosition:
-    """Return the current offsets of `bound`. latest_if_none: a time after the last record means the end of the log.
+    """Return the current offsets of `bound`. latest_if_none: whether a time after the last record means the end of the
+    log.
 
     Raises OptionError for partitions that are not subscribed or not listed, and for times without records.
     """

@@ -51,7 +51,7 @@ class DefaultSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        # Batch and streaming reads have the same columns; Spark does not say here which of the two it is.
+        # Batch and streaming reads have the same columns. Spark does not say here which of the two it wants.
         columns = read_options(self.options, streaming=None).columns
         return StructType([StructField(name, TYPES[name]) for name in columns])
 
@@ -71,7 +71,7 @@ class DefaultSource(DataSource):
 
 
 def _checked(schema: StructType) -> StructType:
-    """Check the user's schema: it may omit columns, but not change them. Raises OptionError."""
+    """Check the user's schema. It may omit columns, but not change them. Raises OptionError."""
     for column in schema:
         kind = TYPES.get(column.name)
         type_name = column.dataType.simpleString()

@@ -18,7 +18,7 @@ class TokenError(SparkSourceError):
 
 
 class UnknownTopicError(SparkSourceError):
-    """No topic has the name, and no checkpoint refers to an earlier one."""
+    """No topic has the name, and no checkpoint refers to an earlier topic with the name."""
 
     def __init__(self, names: Sequence[str], cluster_id: str, way_out: str = "") -> None:
         create = f"create it first, for example with `pybroker topics create {names[0]} --partitions 4`"

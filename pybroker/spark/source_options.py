@@ -191,7 +191,7 @@ def _columns(parsed: _ParsedOptions) -> tuple[str, ...]:
 
 def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
     """Check the options of a read. By default, a stream starts at the end of the topics. streaming: None while Spark
-    has not said whether it is a stream.
+    has not said whether the read is a stream.
 
     Raises OptionError.
     """

@@ -79,7 +79,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         carried, begin, latest = self._compare(StreamPosition.from_json(start))
-        # Spark calls `commit` for the last micro-batch only with the next rows; all rows before `start` are processed.
+        # Spark calls `commit` for the last micro-batch only when new rows arrive. All rows before `start` have been
+        # processed.
         self.commit(start)
         if self._target is not None:
             latest = _not_before(begin, capped(latest, self._target))
@@ -89,14 +90,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             latest = limited(begin, latest, limit.max_rows)
         self._triggered_s = time.monotonic()
-        # Keep the checkpoint's deleted topics, and its offsets beyond the target.
+        # Keep deleted topics of the checkpoint, and its offsets beyond the target.
         self._planned = latest.filled(carried)
         return self._planned.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the source's `latestOffset` for the query's progress.
 
-        Spark 4.2 accepts neither `description` nor `metrics` from Python sources: this result contains both. The
+        Spark 4.2 accepts neither `description` nor `metrics` from Python sources, so this result contains both. The
         metrics have the names of Spark's Kafka source, and describe the micro-batch that was planned last.
         """
         ends = self._ends()
@@ -121,13 +122,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed = end
         position = StreamPosition.from_json(end)
         try:
-            # OffsetCommit uses topic names: commit only for topics that still have their name.
+            # OffsetCommit uses topic names, so commit only for topics that still have their name.
             here = self._cluster.topics_with_ids(position.topics)
             offsets = {topic.name: position.topics[topic.id].offsets for topic in here.values()}
             if offsets:
                 self._cluster.commit_offsets(group_id, offsets)
         except (NativeError, SparkSourceError) as error:
-            # The failure is harmless: the query never reads these offsets, which only show the group's lag.
+            # The failure is harmless, because the query never reads these offsets. They only show the group's lag.
             self._warn_once("groupId", f"groupId={group_id}: offset commit failed: {error}")
 
     def stop(self) -> None:
@@ -208,7 +209,7 @@ def _with_new(carried: StreamPosition, latest: StreamPosition, first: dict[tuple
 
 
 def _not_before(start: StreamPosition, end: StreamPosition) -> StreamPosition:
-    """Return the end of an `availableNow` run, but no position before its start."""
+    """Return the end of an `availableNow` run, but no position before the run's start."""
     topics = {
         topic_id: TopicPosition(
             topic.name,

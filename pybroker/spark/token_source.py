@@ -1,8 +1,8 @@
 """OAUTHBEARER tokens for the native client, which reads tokens from files.
 
 Each Python process, on the driver and on executors, gets one token for all its tasks from the identity provider, with
-the client's id and secret, and renews it before it expires. Spark pickles the options, never a token: a task that
-starts late, or again, needs a fresh one.
+the client's id and secret. The process renews the token before it expires. Spark pickles the options but never a token,
+because a task that starts late, or again, needs a fresh token.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def with_token(settings: Mapping[str, str]) -> dict[str, str]:
     names = ("sasl.mechanism", "sasl.jaas.config", ENDPOINT, *OF_PROVIDER)
     asked = {name: settings[name] for name in names if name in settings}
     with _lock:
-        # Include the process id: a forked process has the file with the token, but not the thread that renews it.
+        # Include the process id. A forked process has the file with the token, but not the thread that renews it.
         key = (os.getpid(), *asked.items())
         try:
             if key not in _kept:

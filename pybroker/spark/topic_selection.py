@@ -18,7 +18,7 @@ EARLIEST = -2
 
 @dataclass(frozen=True)
 class TopicSelection:
-    """The topics of a read, selected in one of four ways: exactly one field is set."""
+    """The topics of a read. There are four ways to select them, so exactly one field is set."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -26,7 +26,7 @@ class TopicSelection:
     assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def covers(self, topic_id: str, name: str) -> bool:
-        """Return whether the subscription includes a topic, existing or not."""
+        """Return whether the subscription includes a topic, even if the topic does not exist."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, name) is not None
         return topic_id in self.ids or name in self.names or name in self.assigned

@@ -31,7 +31,7 @@ OF_GROUPS, OF_TRANSACTIONS = 0, 1
 PREFIX = "pybroker-spark"
 COMMITTABLE = ("Ongoing", "PrepareCommit", "CompleteCommit")
 MARK_PARTITION = 0
-"""The partition of the topic for which the mark is committed: every topic has this one."""
+"""The partition of the topic for which the mark is committed. Every topic has this partition."""
 _MAY_PASS = AWAY | frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -53,15 +53,15 @@ _NOT_OURS = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""Errors that mean that the producer has no open transaction to end."""
+"""Errors after which the producer has no open transaction to end."""
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class PreparedTransaction(WriterCommitMessage):
-    """A task's transaction, not committed yet. done: the topic already contained the micro-batch, and the task wrote
-    nothing."""
+    """A task's transaction that is not committed yet. done: whether the topic already contained the micro-batch, so
+    that the task wrote nothing."""
 
     name: str
     """The transactional id, and the group id of the mark."""
@@ -92,7 +92,7 @@ def begin(cluster: SparkCluster, topic: SparkTopic, name: str, batch: int, timeo
 
     answer = _patiently(cluster, init)
     prepared.producer_id, prepared.producer_epoch = answer.producer_id, answer.producer_epoch
-    # Check after the fencing: no earlier attempt can commit any more.
+    # Check after the fencing, because no earlier attempt can commit any more.
     prepared.done = _is_there(cluster, prepared, stable=True)
     return prepared
 
@@ -140,8 +140,8 @@ def mark(cluster: SparkCluster, prepared: PreparedTransaction) -> None:
 
 
 def commit(cluster: SparkCluster, prepared: Sequence[PreparedTransaction]) -> None:
-    """Commit the tasks' transactions; can be repeated. Check all of them before the first commit: if one was fenced or
-    timed out, the whole micro-batch fails. Raises TransactionError."""
+    """Commit the tasks' transactions. The call can be repeated. Check all of them before the first commit: if a
+    transaction was fenced or timed out, the whole micro-batch fails. Raises TransactionError."""
     left = [transaction for transaction in prepared if not transaction.done]
     for transaction in left:
         if not _can_commit(cluster, transaction) and not _is_there(cluster, transaction, stable=False):
@@ -157,8 +157,8 @@ def commit(cluster: SparkCluster, prepared: Sequence[PreparedTransaction]) -> No
 
 
 def abort(cluster: Callable[[], SparkCluster], prepared: Iterable[PreparedTransaction]) -> None:
-    """Abort open transactions. If an abort fails, print a message and continue: the brokers abort the transaction after
-    its timeout, or the next attempt aborts it."""
+    """Abort open transactions. If an abort fails, print a message and continue, because the brokers abort the
+    transaction after its timeout, or the next attempt aborts it."""
     for transaction in prepared:
         if transaction.done:
             continue
@@ -191,7 +191,7 @@ def _end(cluster: SparkCluster, prepared: PreparedTransaction, *, committed: boo
 
 
 def _can_commit(cluster: SparkCluster, prepared: PreparedTransaction) -> bool:
-    """Return whether the transaction is open or committed; True if brokers cannot tell (before KIP-664)."""
+    """Return whether the transaction is open or committed. If brokers cannot tell (before KIP-664), return True."""
     if not cluster.serves(DESCRIBE):
         return True
     request = m.DescribeTransactionsRequest(transactional_ids=[prepared.name])
@@ -207,8 +207,8 @@ def _can_commit(cluster: SparkCluster, prepared: PreparedTransaction) -> bool:
 
 
 def _is_there(cluster: SparkCluster, prepared: PreparedTransaction, *, stable: bool) -> bool:
-    """Return whether the mark of the micro-batch, or of a later one, is committed. stable: wait for transactions that
-    are ending; else ignore open ones."""
+    """Return whether the mark of the micro-batch, or of a later micro-batch, is committed. stable: whether to wait for
+    transactions that are ending; if not, ignore open transactions."""
     request = m.OffsetFetchRequest(
         group_id=prepared.name,
         topics=[m.OffsetFetchRequest_OffsetFetchRequestTopic(name=prepared.topic, partition_indexes=[MARK_PARTITION])],

@@ -1,4 +1,4 @@
-"""The topic of a write, which the options `topic` and `topicId` select; created if requested."""
+"""The topic of a write. The options `topic` and `topicId` select it; it is created if requested."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def pinned_topic(cluster: SparkCluster, options: WriteOptions) -> SparkTopic:
-    """Return the topic of the options topic and topicId; with createTopic, create it if it is missing.
+    """Return the topic of the options topic and topicId. With createTopic, create it if it is missing.
 
     Raises UnknownTopicError if it does not exist, NoSuchTopicIdError and TopicChangedError if the id does not match.
     """

@@ -1,7 +1,7 @@
 """Brokers for users' own tests: `Broker` is one broker in a child process; `Cluster` is several.
 
 `fixtures` is the pytest plugin, and the only module that needs pytest. Every pytest run in an environment with pybroker
-loads the plugin: this package therefore imports nothing before its first use.
+loads the plugin. Therefore this package imports nothing before its first use.
 """
 
 from __future__ import annotations

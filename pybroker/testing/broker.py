@@ -30,14 +30,15 @@ from typing import Any, Self
 from pybroker.config.properties import write_properties
 
 START_SECONDS_MAX = 180.0
-"""Longest wait for a start, which may have to recover gigabytes. A broker that cannot start exits at once."""
+"""Limit in seconds of the wait for a start, which may have to recover gigabytes. A broker that cannot start exits at
+once."""
 
 STOP_SECONDS_MAX = 120.0
 LOG_TAIL_BYTES = 16384
 
 TEST_SETTINGS: Mapping[str, str] = {
-    # With the default delay, a test's only consumer would wait three seconds for other members, and a later one another
-    # second.
+    # With the default delay, a test's only consumer would wait three seconds for other members, and a consumer that
+    # joins later would wait another second.
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
@@ -254,8 +255,8 @@ class Broker:
         return self._endpoints
 
     def _command(self, ready_fd: int, parent_fd: int, settings_file: str) -> list[str]:
-        """Return the command line. The caller's settings go into a file: they may contain passwords, and every user of
-        the machine can read command lines."""
+        """Return the command line. The caller's settings go into a file, because they may contain passwords, and every
+        user of the machine can read command lines."""
         command = [
             sys.executable,
             "-m",
@@ -274,8 +275,8 @@ class Broker:
         return command
 
     def _wait_ready(self, process: subprocess.Popen[bytes], ready: int, log_begin: int) -> dict[str, Any]:
-        """Wait for the line that the child writes to the pipe when it serves clients; a pipe that closes without a line
-        means that the child ended.
+        """Wait for the line that the child writes to the pipe when it serves clients. If the pipe closes without a
+        line, the child has ended.
         """
         give_up = time.monotonic() + START_SECONDS_MAX
         received = b""

@@ -49,7 +49,7 @@ class Certificate(NamedTuple):
 
 
 def _keytool(store: Certificate, command: str, *arguments: str) -> None:
-    # The password goes through the environment: every user of the machine can read command lines.
+    # Pass the password in the environment, because every user of the machine can read command lines.
     where = ("-alias", "broker", "-keystore", str(store.keystore), "-storetype", "PKCS12", "-storepass:env", "STORE")
     done = subprocess.run(
         [java_tool("keytool"), command, *where, *arguments],

@@ -2,9 +2,9 @@
 and finding free ports for them.
 
 A small helper process waits beside each child until this process ends. The helper notices the end in two ways: a pipe
-that this process holds open is closed, or the helper gets a new parent process id. The second is needed because a
-forked process may hold the pipe too. Linux's pdeathsig cannot be used: it kills the JVM when the *thread* that started
-the JVM ends.
+that this process holds open is closed, or the helper gets a new parent process id. The second way is needed because a
+forked process may also hold the pipe open. Linux's pdeathsig cannot be used: it kills the JVM when the *thread* that
+started the JVM ends.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class ChildGuard:
 
 
 def pause(pid: int) -> None:
-    """Stop a child of this process (SIGSTOP) and return when all its threads have stopped, which takes time on a loaded
-    machine. SIGCONT resumes it.
+    """Stop a child of this process (SIGSTOP). Return when all its threads have stopped, which takes time on a loaded
+    machine. SIGCONT resumes the child.
     """
     os.kill(pid, signal.SIGSTOP)
     if hasattr(os, "waitid"):  # macOS has waitid since Python 3.13
@@ -60,9 +60,9 @@ _taken: list[socket.socket] = []
 def free_port() -> int:
     """Return a TCP port of the loopback interface on which no socket listens.
 
-    On Linux it stays reserved until this process ends. A bound socket that does not listen keeps the kernel from giving
-    the port to another test run or to a client's connection. A server with SO_REUSEADDR can still listen on it, also
-    after a restart.
+    On Linux the port stays reserved until this process ends. A bound socket that does not listen keeps the kernel from
+    giving the port to another test run or to a client's connection. A server with SO_REUSEADDR can still listen on the
+    port, even after a restart.
     """
     taken = socket.socket()
     if sys.platform == "linux":

@@ -36,13 +36,14 @@ if TYPE_CHECKING:
     from pybroker.testing.zookeeper.server import ZooKeeper
 
 Store = Literal["quorum", "zookeeper"]
-"""Where a cluster keeps its metadata: a value of `metadata.store`."""
+"""The place where a cluster keeps its metadata: a value of `metadata.store`."""
 
 BETWEEN = "BETWEEN"
 """The inter-broker listener."""
 
 SESSION_MS = 2_000
-"""ZooKeeper session timeout, after which the cluster notices that a broker was killed. The brokers' default is 6 s."""
+"""ZooKeeper session timeout in milliseconds, after which the cluster notices that a broker was killed. The brokers'
+default is 6 s."""
 
 SETTLE_SECONDS_MAX = 120.0
 REPLICAS = 3
@@ -189,7 +190,7 @@ class Cluster:
         }
         self._certificate = Certificate.make(folder / "certificate") if tls else None
         self.brokers: dict[int, ClusterBroker] = {}
-        """By node.id. Each broker can be stopped, killed, started and restarted by itself."""
+        """The key is node.id. Each broker can be stopped, killed, started and restarted separately."""
         self._paused: set[int] = set()
         for number in range(1, brokers + 1):
             own = {"broker.rack": racks[number - 1]} if racks else {}
@@ -203,7 +204,7 @@ class Cluster:
 
     def _open_store(self, store: Store, folder: Path, brokers: int) -> str | Mapping[int, int]:
         if store == "quorum":
-            # With an even number of voters, the cluster would not survive more failures than with one voter fewer.
+            # With an even number of voters, the cluster would not survive more failures than with one voter less.
             return _voters(folder / "voters.json", brokers - (brokers + 1) % 2)
         from pybroker.testing.zookeeper.server import ZooKeeper
 
@@ -274,17 +275,17 @@ class Cluster:
         self.brokers[broker].kill()
 
     def stop(self, broker: int) -> None:
-        """Stop one broker cleanly: others take over its leaderships before it ends."""
+        """Stop one broker cleanly. Other brokers take over its leaderships before it ends."""
         if broker in self._paused:
             self.resume(broker)
         self.brokers[broker].stop()
 
     def start_broker(self, broker: int) -> None:
-        """Start one broker again with the same port and data; return when it serves clients."""
+        """Start one broker again with the same port and data. Return when it serves clients."""
         self.brokers[broker].start()
 
     def pause(self, broker: int) -> None:
-        """Pause one broker (SIGSTOP): it answers nothing until `resume`, as if it hung."""
+        """Pause one broker (SIGSTOP). It answers nothing until `resume`, as if it hung."""
         child_processes.pause(self.brokers[broker].pid)
         self._paused.add(broker)
 
@@ -294,8 +295,8 @@ class Cluster:
         self._paused.discard(broker)
 
     def close(self) -> None:
-        """Stop everything and remove the temporary directory. Kill the brokers: in a clean stop, the last broker would
-        have no other to which it could move its leaderships."""
+        """Stop everything and remove the temporary directory. The brokers are killed, because in a clean stop the last
+        broker could not move its leaderships to another broker."""
         try:
             self._end()
         finally:
@@ -315,9 +316,9 @@ class Cluster:
         return "\n".join(f"--- {who}\n{words}" for who, words in said.items() if words)
 
     def settle(self) -> None:
-        """Wait until all running brokers that are not paused agree: same live brokers, same controller, same topics.
-        Every partition with a replica on them must have a leader, and all these replicas must be in sync. Raises
-        BrokerProcessError if that takes too long."""
+        """Wait until all running brokers that are not paused agree on the live brokers, the controller and the topics.
+        Every partition with a replica on these brokers must have a leader, and all these replicas must be in sync.
+        Raises BrokerProcessError if this takes too long."""
         self._until(self._settled, "the cluster did not become stable")
 
     def _serving(self) -> dict[int, ClusterBroker]:
@@ -360,8 +361,8 @@ class Cluster:
 
 
 def _voters(file: Path, number: int) -> Mapping[int, int]:
-    """Return voter id → the port on which brokers reach the voter. The ports are in a file, because the metadata log
-    contains them as well: a cluster that is started on its old data must use them again."""
+    """Return voter id → the port on which brokers reach the voter. The ports are in a file. A cluster that is started
+    on its old data must use the same ports again, because the metadata log contains them too."""
     if file.exists():
         ports = [int(port) for port in json.loads(file.read_text(encoding="utf-8"))]
     else:
@@ -372,8 +373,9 @@ def _voters(file: Path, number: int) -> Mapping[int, int]:
 
 
 def _seen(settings: Mapping[str, str], running: set[int]) -> tuple[int, dict[str, Uuid]] | None:
-    """Return the controller and the topics as one broker reports them; None unless it reports exactly the brokers in
-    `running`, one of them as controller, and leaders and full ISRs for all partitions that these brokers can serve."""
+    """Return the controller and the topics as one broker reports them. Return None unless the broker reports exactly
+    the brokers in `running`, one of them as controller, and leaders and full ISRs for all partitions that these brokers
+    can serve."""
     from pybroker.client import KafkaError, blocking
 
     try:

@@ -21,7 +21,7 @@ class DownloadError(RuntimeError):
 
 
 def cache_dir() -> Path:
-    """Return this user's cache folder; `PYBROKER_TEST_CACHE` sets another one."""
+    """Return this user's cache folder; `PYBROKER_TEST_CACHE` sets another folder."""
     named = os.environ.get("PYBROKER_TEST_CACHE")
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(named) if named else base / "pybroker-tests"
@@ -31,14 +31,14 @@ def cache_dir() -> Path:
 
 @contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
-    """Hold the lock file, so that two test runs never fill the same folder at once."""
+    """Hold the lock file, so that two test runs never fill the same folder at the same time."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def built_once(kind: str, ingredients: Sequence[str | bytes], build: Callable[[Path], None]) -> Path:
-    """Return a folder that `build` has filled for these ingredients; an interrupted build starts again."""
+    """Return a folder that `build` has filled for these ingredients. An interrupted build starts again."""
     digest = hashlib.sha256()
     for part in ingredients:
         digest.update(part.encode() if isinstance(part, str) else part)
@@ -56,7 +56,7 @@ def built_once(kind: str, ingredients: Sequence[str | bytes], build: Callable[[P
 
 
 def run_download(command: Sequence[str], **options: Any) -> None:
-    """Run a command that downloads from a package registry; retry, because registries drop connections. Raises
+    """Run a command that downloads from a package registry. Retry, because registries drop connections. Raises
     DownloadError.
     """
     for attempt in range(1, DOWNLOAD_ATTEMPTS_MAX + 1):

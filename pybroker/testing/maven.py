@@ -21,8 +21,8 @@ def copy_dependencies(pom: Path, folder: Path) -> None:
 
 
 def pinned_jars(kind: str, pom: Path, checksums: Path) -> Path:
-    """Return a folder with the jars in `pom`, downloaded once. checksums: a file in the format of `sha256sum`, one line
-    for each jar. Raises DownloadError, also if a jar differs from the list.
+    """Return a folder with the jars in `pom`, which are downloaded once. checksums: a file in the format of
+    `sha256sum`, one line for each jar. Raises DownloadError, also if a jar differs from the list.
     """
     lines = checksums.read_text()
 

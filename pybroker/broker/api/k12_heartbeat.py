@@ -26,7 +26,7 @@ API_KEY = 12
 def handle(
     groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | CacheableResponse:
-    """Return the response. Not a coroutine: the most frequent request of an idle cluster never waits."""
+    """Return the response. Not a coroutine, because the most frequent request of an idle cluster must not wait."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     try:
         code: int = groups.heartbeat(

@@ -1,8 +1,8 @@
 """Avro datums and files, measured before fastavro decodes them.
 
-Any client that may write to a topic chooses these bytes, and in a file their schema too. fastavro has no limits: ten
-bytes can declare an array of 2^62 nulls, and deeply nested records overflow the stack, which ends the process. This
-module therefore counts the values first, and refuses data with too many.
+Any client that may write to a topic chooses these bytes; in a file, it also chooses their schema. fastavro has no
+limits: ten bytes can declare an array of 2^62 nulls, and deeply nested records overflow the stack, which ends the
+process. Therefore this module first counts the values, and refuses data with too many values.
 
 Layout: Apache Avro 1.11, "Binary encoding" and "Object container files".
 """
@@ -15,13 +15,13 @@ import zlib
 from typing import Any
 
 VALUES_MAX = 200_000
-"""Values in one datum or one file on its own page, at most."""
+"""Limit of values in one datum, or in one file on its own page."""
 LIST_VALUES_MAX = 5_000
-"""Values in one datum in a list, at most; the list may have hundreds of datums."""
+"""Limit of values in one datum in a list. A list may have hundreds of datums."""
 DEPTH_MAX = 100
-"""Depth of nested values and of a nested schema, at most."""
+"""Limit of the depth of nested values and of a nested schema."""
 BYTES_MAX = 16 << 20
-"""Size of an uncompressed block of a file, at most."""
+"""Size limit in bytes of an uncompressed block of a file."""
 SCHEMA_CHARACTERS_MAX = 200_000
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -52,7 +52,7 @@ def parsed_schema(text: str) -> Any:
 
 
 def datum(data: bytes, schema: Any, values_max: int) -> Any:
-    """Decode one bare datum that fills all of `data`. Raises AvroError."""
+    """Decode one bare datum. It must fill all of `data`. Raises AvroError."""
     measure = _Measure(data, _named(schema), values_max)
     measure.value(schema, 0)
     if measure.at != len(data):
@@ -124,7 +124,7 @@ def _named(schema: Any) -> dict[str, Any]:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Return whether JSON is nested deeper than `levels`. Works without recursion."""
+    """Return whether JSON is nested deeper than `levels`. The function is not recursive."""
     here = [value]
     for _ in range(levels):
         here = [

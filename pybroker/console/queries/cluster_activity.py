@@ -43,7 +43,7 @@ async def activity(admin: AdminClient, scraped: ScrapedMetrics) -> Measurement:
 
 
 async def _nothing() -> None:
-    """Return nothing, in place of a query whose value the brokers' /metrics contain."""
+    """Return an empty result, in place of a query whose value the brokers' /metrics contain."""
 
 
 async def _written(admin: AdminClient) -> dict[str, float]:
@@ -55,7 +55,7 @@ async def _written(admin: AdminClient) -> dict[str, float]:
 
 
 async def _lags(admin: AdminClient) -> list[GroupLag]:
-    """Return the groups, largest lag first."""
+    """Return the groups, ordered by descending lag."""
     listed = sorted(await admin.list_groups(), key=lambda each: each.group_id)
     found = (await lags_of(admin, [each.group_id for each in listed[:GROUPS_MAX]])).values()
     return sorted(found, key=lambda each: (-(each.records or 0), each.group))

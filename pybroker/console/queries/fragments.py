@@ -43,8 +43,8 @@ class Fragment(Generic[Value]):
 
 
 async def fragment(work: Awaitable[Value], seconds: float | None = None) -> Fragment[Value]:
-    """Return the result of `work`, or its failure as a sentence. seconds: time limit; one broker that does not respond
-    must not delay the fragments of the others."""
+    """Return the result of `work`, or its failure as a sentence. seconds: time limit. Without it, one broker that does
+    not respond would delay the fragments of other brokers."""
     try:
         return Fragment(await asyncio.wait_for(work, seconds))
     except UnsupportedVersionError:
@@ -59,7 +59,7 @@ async def fragment(work: Awaitable[Value], seconds: float | None = None) -> Frag
 
 
 async def fragments(*works: Awaitable[Any]) -> list[Fragment[Any]]:
-    """Run all at once, each with a time limit of PART_S."""
+    """Run all at the same time, each with a time limit of PART_S."""
     return list(await asyncio.gather(*(fragment(work, PART_S) for work in works)))
 
 

@@ -36,14 +36,14 @@ class GroupOffset:
 
 
 async def existing(admin: AdminClient, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions that exist and have a leader; requests for the others would block."""
+    """Return the partitions that exist and have a leader, because requests for other partitions would block."""
     wanted = set(partitions)
     found = await descriptions(admin, sorted({each.topic for each in wanted}))
     return [each for each in with_leader(found.values()) if each in wanted]
 
 
 async def positions(admin: AdminClient, group: str, owners: Mapping[TopicPartition, str]) -> list[GroupOffset]:
-    """Return all partitions that the group has committed offsets for or is assigned."""
+    """Return all partitions for which the group has committed offsets, and all partitions that are assigned to it."""
     committed = await admin.list_consumer_group_offsets(group)
     everything = sorted(committed.keys() | owners.keys())
     last = await ends(admin, await existing(admin, everything), OffsetSpec.latest())
@@ -74,8 +74,8 @@ async def with_time(consumer: Consumer | None, rows: list[GroupOffset]) -> list[
 async def reset_preview(
     admin: AdminClient, chosen: list[TopicPartition], committed: Mapping[TopicPartition, int], goal: str, number: int
 ) -> dict[TopicPartition, int]:
-    """Return the new offsets, limited to the existing ones. Without a committed offset a partition cannot be shifted
-    and is left out.
+    """Return the new offsets, limited to the existing offsets. A partition without a committed offset cannot be
+    shifted, and is omitted.
     """
     there = await existing(admin, chosen)
     first = await ends(admin, there, OffsetSpec.earliest())

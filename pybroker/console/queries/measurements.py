@@ -1,4 +1,5 @@
-"""Measurements of the last minutes, made in the background while the console is in use and dropped afterwards."""
+"""Measurements of the last minutes. They are made in the background while the console is in use, and dropped
+afterwards."""
 
 from __future__ import annotations
 
@@ -19,18 +20,18 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 3.0
 FIRST_PAUSE_S = 0.5
-"""Pause between the first two measurements: a rate needs both."""
+"""Seconds between the first two measurements. A rate needs both."""
 FIRST_WAIT_S = 1.5
 KEPT_S = 600.0
 UNWATCHED_S = 900.0
-"""Measuring stops after this time without a request."""
+"""Seconds without a request after which measuring stops."""
 TAKE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """counters: values that only grow; gauges: current values. Unknown values are missing. details: parts of a value,
-    by name. problems: why values are missing, if the reason is a failure."""
+    """counters: values that only increase. gauges: current values. Unknown values are missing. details: parts of a
+    value, by name. problems: why values are missing, if the reason is a failure."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
@@ -82,12 +83,12 @@ class History:
 
     @property
     def last(self) -> Measurement:
-        """Return the newest measurement; an empty one before the first."""
+        """Return the newest measurement; an empty measurement before the first one."""
         return self._kept[-1][1] if self._kept else Measurement()
 
     def rates(self, name: str) -> Points:
-        """Return a counter's growth per second. A broker's restart resets its counters; the result has no negative rate
-        then."""
+        """Return the growth of a counter per second. If a broker's restart resets its counters, the result has no
+        negative rate."""
         return [
             (end, max(after.counters[name] - before.counters[name], 0.0) / max(end - begin, 1e-9))
             for (begin, before), (end, after) in pairwise(self._kept)

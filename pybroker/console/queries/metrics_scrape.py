@@ -1,4 +1,4 @@
-"""Scrapes the brokers' /metrics: the few lines of Prometheus text that the charts need."""
+"""Scrapes the brokers' /metrics. Only those lines of the Prometheus text are read that the charts need."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ScrapeError(Exception):
 
 class ScrapedMetrics:
     """Sums over several brokers since the first scrape. An unreachable broker adds nothing. When it is back, its
-    counters continue from its last sum, even if it was restarted: a chart never shows a jump."""
+    counters continue from its last sum, even if it was restarted, so that a chart never shows a jump."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self.urls = urls
@@ -74,7 +74,7 @@ class ScrapedMetrics:
     async def measurement(self) -> Measurement:
         """Return the counters, the gauges and the missing brokers. Raises ScrapeError."""
         counters = await self.sample()
-        # If a broker were missing, the sums would be too small.
+        # Raise an error if a broker is missing, because the sums would be too small.
         gauges = {} if self.missing else dict(self.gauges)
         return Measurement(counters, gauges, problems=tuple(self.missing))
 
@@ -108,13 +108,13 @@ def parse_metrics(text: str) -> tuple[Sample, Sample]:
         except ValueError:
             continue
         name, labels = match["name"].lower(), dict(_LABEL.findall(match["labels"] or ""))
-        # Another line with the total includes the values of single topics.
+        # Another line has the total, which already includes the values of single topics.
         if "topic" in labels or value < 0:
             continue
         if name in _GAUGES:
             gauges[_GAUGES[name]] = gauges.get(_GAUGES[name], 0.0) + value
         if labels.get("error") == "NONE":
-            value = 0.0  # A line for requests without an error shows that the broker counts errors.
+            value = 0.0  # If there is a line for requests without an error, the broker counts errors.
         for title in _titles(name, labels):
             counters[title] = counters.get(title, 0.0) + value
     return counters, gauges

@@ -14,11 +14,11 @@ from pybroker.client import (
 )
 
 PARTITIONS_MAX = 5_000
-"""Partitions on one page, at most; a page with more omits the offsets."""
+"""Limit of partitions on one page with offsets. A page with more partitions omits the offsets."""
 
 
 async def ends(admin: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-    """Return the end offsets that can be read. Raises KafkaError if none can."""
+    """Return the end offsets of the partitions that can be read. Raises KafkaError if no partition can be read."""
     if not partitions or len(partitions) > PARTITIONS_MAX:
         return {}
     futures = admin.list_offsets(dict.fromkeys(partitions, spec)).values()
@@ -47,7 +47,7 @@ async def both_ends(
 
 
 def with_leader(topics: Iterable[TopicDescription]) -> list[TopicPartition]:
-    """Return the partitions that have a leader; requests for the others would block."""
+    """Return the partitions that have a leader, because requests for other partitions would block."""
     return [
         TopicPartition(topic.name, each.partition)
         for topic in topics

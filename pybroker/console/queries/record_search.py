@@ -14,9 +14,10 @@ from pybroker.console.queries.partition_logs import both_ends, ends
 SECONDS_MAX = 8.0
 BYTES_MAX = 32 << 20
 SCANNED_MAX = 20_000
-"""Offsets that one page searches, at most."""
+"""Limit of offsets that one page searches."""
 CHUNK = 4_000
-"""Offsets read at once. Chunks are read from the end backwards: the newest matches come first."""
+"""Number of offsets that are read at a time. Chunks are read backwards from the end, so that the newest matches come
+first."""
 POLL_S = 0.3
 
 Offsets = Mapping[TopicPartition, int]
@@ -109,13 +110,13 @@ class _Search:
     give_up: float
     kept: dict[TopicPartition, list[ConsumerRecord]] = field(default_factory=dict)
     left_out: dict[TopicPartition, int] = field(default_factory=dict)
-    """Partition → its newest record that was dropped because the page was full."""
+    """Partition → the newest of its records that were dropped because the page was full."""
     scanned: int = 0
     used: int = 0
     stopped: str | None = None
 
     async def backwards(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-        """Read backwards from the ends until the page is full; return the lowest offsets reached."""
+        """Read backwards from the ends until the page is full. Return the lowest offsets reached."""
         at = {where: top for where, (_, top) in ranges.items()}
         chunk = max(CHUNK // max(len(at), 1), 1) if self.wanted.contains else self.wanted.limit
         covered = 0
@@ -141,7 +142,7 @@ class _Search:
         return at
 
     async def forwards(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-        """Read until each partition has enough records for the page; return the highest offsets reached."""
+        """Read until each partition has enough records for the page. Return the highest offsets reached."""
         todo = {where: (begin, end) for where, (begin, end) in ranges.items() if begin < end}
         reached = await self._read(todo, limit=self.wanted.limit) if todo else {}
         return {where: min(reached.get(where, begin), end) for where, (begin, end) in ranges.items()}
@@ -175,7 +176,7 @@ class _Search:
         records.append(record)
         self.used += size(record)
         while drop and self.used > BYTES_MAX and len(records) > 1:
-            # Drop the oldest record of the partition: the page shows the newest ones.
+            # Drop the oldest record of the partition, because the page shows the newest records.
             dropped = records.pop(0)
             self.used -= size(dropped)
             self.left_out[where] = dropped.offset
@@ -190,7 +191,7 @@ class _Search:
             self.stopped = f"Searched {self.scanned:,} records; others were not searched."
 
     def chosen(self, *, newest_first: bool) -> list[ConsumerRecord]:
-        """Return the records by time. Within a partition they stay in offset order: no page skips a record."""
+        """Return the records by time. Within a partition they stay in offset order, so that no page skips a record."""
         sign = -1 if newest_first else 1
         lists: Iterable[Iterable[ConsumerRecord]] = (
             reversed(records) if newest_first else records for _, records in sorted(self.kept.items())
@@ -199,7 +200,7 @@ class _Search:
         return list(islice(merged, self.wanted.limit))
 
     def without_rest(self, edges: Offsets, chosen: Sequence[ConsumerRecord], *, newest_first: bool) -> Offsets:
-        """Return the edges of the page, moved back to the records that were read but not shown."""
+        """Return the edges of the page, moved back to exclude records that were read but are not shown."""
         taken = {(each.partition, each.offset) for each in chosen}
         found = dict(edges)
         for where, records in self.kept.items():
@@ -212,9 +213,9 @@ class _Search:
 
 
 async def _start(consumer: Consumer, positions: Offsets) -> None:
-    """Start to read from these positions, whatever was assigned or paused before."""
+    """Start to read from these positions, regardless of earlier assignments and pauses."""
     for topic in {where.topic for where in positions}:
-        # Load the metadata of the topic first: otherwise unknown topics would be looked up one after another.
+        # Load the metadata of the topic first. Otherwise unknown topics would be looked up one after another.
         await consumer.partitions_for(topic)
     consumer.assign(positions)
     consumer.resume(*positions)
@@ -234,7 +235,8 @@ def size(record: ConsumerRecord) -> int:
 
 
 async def find_record(consumer: Consumer, where: TopicPartition, offset: int) -> ConsumerRecord | None:
-    """Return the record at exactly that offset; None if there is none. The consumer needs auto.offset.reset=none."""
+    """Return the record at exactly this offset; None if it does not exist. The consumer needs auto.offset.reset=none.
+    """
     await _start(consumer, {where: offset})
     give_up = time.monotonic() + SECONDS_MAX
     try:
@@ -266,5 +268,5 @@ async def written_at(
 
 
 def all_partitions(topic: str, partitions: Sequence[int], only: int | None) -> tuple[TopicPartition, ...]:
-    """Return one partition of a topic, or all."""
+    """Return all partitions of a topic, or only one of them."""
     return tuple(TopicPartition(topic, each) for each in partitions if only is None or each == only)

@@ -15,12 +15,12 @@ from typing import Any
 from pybroker.console.queries import avro_decoding
 
 LIST_CHARACTERS = 2_000
-"""Characters of a value in a list, at most; the record's own page shows more."""
+"""Limit of characters of a value in a list. The record's own page shows more."""
 FOLD_CHARACTERS = 240
 FOLD_LINES = 4
-"""Lines of a value in a list; longer values are folded."""
+"""Limit of lines of a value in a list. Longer values are folded."""
 BEFORE_CHARACTERS = 60
-"""Characters of context before the searched text where a value is cut."""
+"""Number of characters that are shown before the searched text if the value is cut."""
 PAGE_CHARACTERS = 500_000
 HEX_BYTES = 1_024
 LOOSE_CHARACTERS = 200
@@ -50,7 +50,7 @@ class DecodedValue:
 def decode_value(
     data: bytes | None, how: str = "auto", schema: Any = None, *, characters: int = LIST_CHARACTERS, around: str = ""
 ) -> DecodedValue:
-    """Decode a value. `how`: one of FORMATS; if the bytes do not have that format, the text contains hexadecimal digits
+    """Decode a value. `how`: one of FORMATS. If the bytes do not have this format, the text contains hexadecimal digits
     and the reason. JSON is compact in a list, and indented on the record's own page and when unfolded. around: a cut
     text begins shortly before this text."""
     is_listed = characters <= LIST_CHARACTERS
@@ -86,8 +86,8 @@ def _window(text: str, characters: int, around: str) -> str:
 
 
 def match_positions(text: str, wanted: str) -> list[tuple[int, int]]:
-    """Return where `wanted` occurs in a text. The search compares the stored bytes, but pages show JSON as Python
-    formats it: without an exact match, blanks between the characters are ignored."""
+    """Return the positions of `wanted` in a text. The search compares the stored bytes, but pages show JSON as Python
+    formats it. Therefore, if there is no exact match, blanks between the characters are ignored."""
     if not wanted.strip():
         return []
     exact = [match.span() for match in re.finditer(re.escape(wanted), text)]
@@ -123,7 +123,7 @@ def _read(data: bytes, how: str, schema: Any, indent: int | None) -> tuple[str, 
 
 
 def _text(data: bytes) -> str | None:
-    """Return None for bytes that are not UTF-8 or have control characters."""
+    """Decode UTF-8. Return None for other bytes, and for text with control characters."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -139,7 +139,8 @@ def _json(data: bytes, indent: int | None) -> str:
 
 
 def _avro(data: bytes, schema: Any, indent: int | None) -> str:
-    """Decode an Avro file with its schema, or one datum, bare or after the five bytes of schema-registry serializers.
+    """Decode an Avro file with its schema, or one datum. The datum may begin with the five bytes of schema-registry
+    serializers.
     """
     values_max = avro_decoding.LIST_VALUES_MAX if indent is None else avro_decoding.VALUES_MAX
     try:
@@ -148,7 +149,7 @@ def _avro(data: bytes, schema: Any, indent: int | None) -> str:
         if schema is None:
             raise DecodeError("Avro requires a schema; set one on the topic's messages page")
         if data[0] == 0 and len(data) > HEADER_BYTES:
-            # If the bytes after the header are not such a datum, there is no header.
+            # If the bytes after the header are not a valid datum, the first five bytes are not a header.
             with contextlib.suppress(avro_decoding.AvroError):
                 return _as_json(avro_decoding.datum(data[HEADER_BYTES:], schema, values_max), indent)
         return _as_json(avro_decoding.datum(data, schema, values_max), indent)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pybroker.client import AdminClient, TopicListing
 
 KEPT_S = 5.0
-"""How long the pages of one list use the same names. A change made in the console drops the names at once."""
+"""Seconds for which the pages of a list use the same names. A change made in the console drops the names at once."""
 
 
 class TopicNames:
@@ -20,7 +20,7 @@ class TopicNames:
         self._lists: dict[bool, tuple[float, tuple[TopicListing, ...]]] = {}
 
     async def listings(self, admin: AdminClient, *, internal: bool) -> tuple[TopicListing, ...]:
-        """Return all listings; `internal`: including internal topics."""
+        """Return all listings. `internal`: whether to include internal topics."""
         asked = self._now()
         taken, found = self._lists.get(internal, (-KEPT_S, ()))
         if asked - taken >= KEPT_S:
@@ -30,5 +30,5 @@ class TopicNames:
         return found
 
     def forget(self) -> None:
-        """Drop the cached list: the next page sends a request."""
+        """Drop the cached list, so that the next page sends a request."""
         self._lists.clear()

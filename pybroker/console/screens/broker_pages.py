@@ -13,7 +13,7 @@ from pybroker.console.screens.topic_pages import SOURCES
 from pybroker.console.web.request_context import InputError, NotFoundError, PageContext
 
 REPLICAS_SHOWN = 50
-"""Number of the largest replicas shown for a log directory."""
+"""Number of replicas shown for a log directory; they are the largest."""
 
 
 async def show(context: PageContext) -> Response:

@@ -50,7 +50,7 @@ def _id(context: PageContext) -> Uuid:
 
 
 async def undelete(context: PageContext) -> Response:
-    """Undelete a topic under its name or another one."""
+    """Undelete a topic, under its own name or another name."""
     topic_id, name = _id(context), context.form.text("name") or None
     try:
         made = (await context.admin.undelete_topics({topic_id: name}))[topic_id]

@@ -16,7 +16,7 @@ from pybroker.console.web.request_context import InputError, NotFoundError, Page
 
 PAGE = 50
 PLAN_MAX = 4_000
-"""Partitions in one offset reset, at most."""
+"""Limit of partitions in one offset reset."""
 
 
 async def show(context: PageContext) -> Response:

@@ -14,7 +14,7 @@ from pybroker.console.web.user_clients import Clients
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
 _attempts = asyncio.Semaphore(4)
-"""Concurrent logins, at most. The broker delays its response to a failed login: guessing passwords is slow."""
+"""Limit of concurrent logins. The broker delays its response to a failed login, so guessing passwords is slow."""
 
 
 async def show(context: PageContext) -> Response:
@@ -59,7 +59,7 @@ async def log_in(context: PageContext) -> Response:
     except TROUBLE as error:
         await clients.close()
         return _form(context, 502, error_text(error), user)
-    # Always create a new token: a token that an attacker has planted in the browser is then useless.
+    # Always create a new token. A token that an attacker has planted in the browser is then useless.
     await context.console.sessions.end(context.token)
     session = await context.console.sessions.begin(context.console.sessions.new_token(), user, clients)
     clients.history.watch()

@@ -20,7 +20,7 @@ SEEKS = (("newest", "newest"), ("oldest", "oldest"), ("offset", "from an offset"
 LIMITS = (20, 50, 100, 200, 500)
 EXPORTED_MAX = 10_000
 CURSOR_MAX = 2_000
-"""Partitions whose offsets fit into a URL, at most."""
+"""Limit of partitions whose offsets fit into a URL."""
 
 
 def shown_record(
@@ -77,7 +77,8 @@ def offsets_of(topic: str, text: str) -> Offsets | None:
 
 
 def written(offsets: Offsets | None) -> str | None:
-    """Return the offsets for a URL, as in 0.120-1.98; None if there is no such page, or if it has too many partitions.
+    """Return the offsets in the form for a URL, as in 0.120-1.98. None if there is no such page, or if it has too many
+    partitions.
     """
     if offsets is None or len(offsets) > CURSOR_MAX:
         return None
@@ -110,7 +111,7 @@ async def show(context: PageContext) -> Response:
 async def messages_page(
     context: PageContext, topic: TopicDescription, status: int = 200, problem: str | None = None
 ) -> Response:
-    """Return the page. `problem`: the error of a failed request, to show on it."""
+    """Return the page. `problem`: the error of a failed request, which the page shows."""
     found: Fragment[RecordPage] = Fragment(None)
     try:
         found = await fragment(_found(context, wanted_of(context, topic, max(LIMITS))))

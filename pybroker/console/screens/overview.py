@@ -14,7 +14,7 @@ from pybroker.console.screens.throughput_page import tiles
 from pybroker.console.web.request_context import PageContext
 
 BROKERS_MAX = 50
-"""Brokers whose disks this page queries, at most."""
+"""Limit of brokers whose disks this page queries."""
 LAGS_SHOWN = 5
 DELETIONS_SHOWN = 5
 

@@ -1,4 +1,4 @@
-"""Live tail of records: server-sent events with rows of HTML, which this module escapes."""
+"""Live tail of records. It is a stream of server-sent events with rows of HTML, which this module escapes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pybroker.console.screens.topic_pages import described
 from pybroker.console.web.request_context import InputError, PageContext, url_with
 
 LIFE_S = 1800.0
-"""Lifetime of a tail; after it, the person has to reload the page."""
+"""Lifetime of a tail in seconds. After that, the person has to reload the page."""
 ROWS_A_TURN = 100
-"""Rows per event, at most. If a topic is faster, further records are left out."""
+"""Limit of rows per event. If a topic is faster, further records are omitted."""
 QUIET_S = 15.0
-"""Interval of keep-alive events. They keep proxies from closing the connection, and detect that the browser has closed
-it."""
+"""Seconds between keep-alive events. These events keep proxies from closing the connection, and show whether the
+browser has closed it."""
 
 
 async def show(context: PageContext) -> Response:
@@ -92,7 +92,8 @@ async def _stream(context: PageContext, partitions: tuple[TopicPartition, ...]) 
 
 
 async def _problem(context: PageContext) -> str | None:
-    """Return why no broker responds; None if one does. A consumer would wait without a message."""
+    """Return the reason why no broker responds; None if a broker responds. Without this check, a consumer would wait
+    without a message."""
     try:
         await context.clients.ping()
     except TROUBLE as error:

@@ -77,7 +77,7 @@ def tiles(history: History, *, by_metrics: bool) -> list[Curve]:
 
 
 def _kinds(history: History, name: str) -> str:
-    """Return the most frequent kinds of a counter in the last interval, as a text."""
+    """Return as text the most frequent kinds of a counter in the last interval."""
     kinds = [each.removeprefix(f"{name}: ") for each in history.last.counters if each.startswith(f"{name}: ")]
     now = {kind: points[-1][1] for kind in kinds if (points := history.rates(f"{name}: {kind}"))}
     most = sorted(((rate, kind) for kind, rate in now.items() if rate > 0), reverse=True)[:DETAILS_SHOWN]

@@ -62,7 +62,7 @@ async def show(context: PageContext) -> Response:
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum; None if one of the values is not known: a partial sum would look like the total."""
+    """Return the sum. If a value is unknown, return None, because a partial sum would look like the total."""
     found = list(values)
     known = [each for each in found if each is not None]
     return sum(known) if len(known) == len(found) else None
@@ -77,7 +77,7 @@ async def settings(context: PageContext) -> Response:
 async def settings_page(
     context: PageContext, topic: TopicDescription, status: int = 200, problem: str | None = None
 ) -> Response:
-    """Return the page. `problem`: the error of a failed change, to show on it."""
+    """Return the page. `problem`: the error of a failed change, which the page shows."""
     resource = ConfigResource.topic(topic.name)
     found: Fragment[dict[ConfigResource, dict[str, ConfigEntry]]] = await fragment(
         context.admin.describe_configs([resource]).all()

@@ -32,7 +32,7 @@ async def show(context: PageContext) -> Response:
 
 
 async def _by_id(context: PageContext, topic_id: Uuid) -> tuple[TopicList | None, Uuid | None]:
-    """Return the live topic with an id, or the id alone if only deletion records contain it."""
+    """Return the live topic with an id. If only deletion records contain the id, return the id without a topic."""
     topic = await topic_by_id(context.admin, topic_id)
     if topic is not None:
         rows, notes = await rows_of(context.admin, [TopicListing(topic.name, topic.topic_id, topic.internal)])

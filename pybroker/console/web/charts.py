@@ -14,8 +14,9 @@ WIDTH, HEIGHT = 240.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A tile. now: the last value as text; a dash if not known. points, area: for SVG, in a box of WIDTH × HEIGHT. top:
-    upper end of the value axis; times: labels of the time axis, oldest first. note: details, or why there is no value.
+    """A tile. now: the last value as text; a dash if it is unknown. points, area: for SVG, in a box of WIDTH × HEIGHT.
+    top: upper end of the value axis. times: labels of the time axis, oldest first. note: details, or the reason why
+    there is no value.
     """
 
     title: str
@@ -56,7 +57,7 @@ def records(value: float) -> str:
 def curve(
     title: str, points: Points, words: Callable[[float], str], *, now_s: float, is_current: bool, note: str = ""
 ) -> Curve:
-    """Return the tile of a value; without points the value is not known."""
+    """Return the tile of a value. Without points, the value is unknown."""
     if not points:
         return Curve(title, "–", note=note)
     age = now_s - points[0][0]

@@ -1,5 +1,6 @@
-"""Limits for idle connections: each has a time limit for its request, and the oldest are closed to make room for new
-ones. uvicorn limits the idle time only after a response, and counts idle connections for `limit_concurrency`."""
+"""Limits for idle connections. Each connection has a time limit for its request, and the oldest are closed to make room
+for new connections. uvicorn limits the idle time only after a response, and counts idle connections for
+`limit_concurrency`."""
 
 from __future__ import annotations
 
@@ -11,20 +12,20 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS_MAX = 200
-"""Connections with a complete request, at most; above it, new requests get 503."""
+"""Limit of connections with a complete request. Above it, new requests get 503."""
 
 WAITING_MAX = 100
-"""Connections without a complete request, at most; above it, the oldest is closed."""
+"""Limit of connections without a complete request. Above it, the oldest is closed."""
 
 HEAD_S = 5.0
-"""Time limit for the head of a request."""
+"""Time limit in seconds for the head of a request."""
 
 BODY_S = 15.0
-"""Time limit for the body, after the head."""
+"""Time limit in seconds for the body, after the head."""
 
 
 LINES_PER_SECOND_MAX = 5
-"""Log lines per second, at most: clients that are not logged in can cause them."""
+"""Limit of log lines per second. There is a limit because clients that are not logged in can cause these lines."""
 
 
 class RateFilter(logging.Filter):
@@ -62,7 +63,7 @@ class BoundedProtocol(H11Protocol):
             next(iter(self.waiting)).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection from the waiting ones."""
+        """Remove the connection from the connections without a complete request."""
         self._wait_no_more()
         super().connection_lost(exc)
 

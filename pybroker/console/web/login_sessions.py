@@ -1,4 +1,4 @@
-"""Login sessions, in memory only: a restart of the console logs everyone out."""
+"""Login sessions. They are only in memory, so a restart of the console logs all people out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pybroker.console.web.user_clients import Clients
 
 SESSIONS_MAX = 200
 LIFE_MAX_S = 12 * 3600.0
-"""Lifetime of a session, even if it is in use."""
+"""Lifetime of a session in seconds, even if it is in use."""
 TOKEN_BYTES = 32
 SCHEMAS_MAX = 16
 
@@ -33,7 +33,7 @@ class Session:
     """Topic → Avro schema that the person pasted, as text and parsed."""
 
     def keep_schema(self, topic: str, schema: tuple[str, Any] | None) -> None:
-        """Store a topic's schema; None removes it. The oldest is dropped if there are too many."""
+        """Store a topic's schema; None removes it. If there are too many schemas, the oldest is dropped."""
         self.schemas.pop(topic, None)
         if schema is not None:
             self.schemas[topic] = schema
@@ -59,16 +59,16 @@ class Sessions:
         return secrets.token_urlsafe(TOKEN_BYTES)
 
     def csrf(self, token: str) -> str:
-        """Return the token for the person's forms. Only this process can create it, by a secret, and it is valid with
-        this cookie only."""
+        """Return the token for the person's forms. Only this process can create it, because it depends on a secret. It
+        is valid only together with this cookie."""
         return hmac.new(self._secret, token.encode(), hashlib.sha256).hexdigest()
 
     def csrf_is_right(self, token: str, token_sent: str) -> bool:
-        """Return whether `given` is the token for the cookie. Compare in constant time."""
+        """Return whether `token_sent` is the token for the cookie. The comparison takes constant time."""
         return hmac.compare_digest(self.csrf(token).encode(), token_sent.encode("utf-8", "replace"))
 
     async def find(self, token: str) -> Session | None:
-        """Return the session of a cookie, if it has not ended, and reset its idle time."""
+        """Return the session of a cookie, if the session has not ended, and reset its idle time."""
         await self.expire()
         session = self._sessions.get(token)
         if session is not None:

@@ -43,7 +43,7 @@ class Pages:
 
 
 def _assets() -> dict[str, str]:
-    """Return URLs by name. A URL changes with the content: browsers may cache it without limit."""
+    """Return URLs by name. A URL changes with the content, so browsers may cache it without limit."""
     return {
         path.name: f"/static/{path.name}?v={hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
         for path in STATIC.iterdir()

@@ -1,4 +1,4 @@
-"""Checks whether the cluster is reachable, in parallel to each page that takes longer than QUICK_S."""
+"""Checks whether the cluster is reachable. The check runs in parallel to each page that takes longer than QUICK_S."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pybroker.console.web.user_clients import Clients
 Value = TypeVar("Value")
 
 QUICK_S = 0.15
-"""Most pages are ready by then."""
+"""Seconds. Most pages are ready within this time."""
 AGAIN_S = 1.0
 
 

@@ -25,7 +25,8 @@ FIELDS_MAX = 5_000
 
 
 class Console:
-    """The state that all requests share. shared: one set of clients for everyone; None if each person has their own."""
+    """The state that all requests have in common. shared: clients that all people use; None if each person has own
+    clients."""
 
     def __init__(self, settings: ConsoleSettings, is_ending: Callable[[], bool]) -> None:
         self.settings = settings
@@ -47,8 +48,8 @@ class Console:
             await self.shared.close()
 
     def still_there(self, context: PageContext) -> bool:
-        """Return whether the response may still be sent: the person has not logged out since the request, and the
-        process is not stopping."""
+        """Return whether the response may still be sent. It may not if the person has logged out since the request, or
+        if the process is stopping."""
         if self._is_ending():
             return False
         return context.user is None or self.sessions.is_there(context.token)
@@ -65,7 +66,7 @@ class Form:
         return self.raw(name, default).strip()
 
     def raw(self, name: str, default: str = "") -> str:
-        """Return the last value of that name as typed, but with LF instead of the browser's CR LF."""
+        """Return the last value with this name as typed, but with LF instead of the browser's CR LF."""
         return next((value for key, value in reversed(self._pairs) if key == name), default).replace("\r\n", "\n")
 
     def all(self, name: str) -> list[str]:
@@ -205,7 +206,8 @@ DONE = {
     "schema-dropped": "The schema was removed.",
     "logged-out": "You are logged out.",
 }
-"""Messages after a change. URLs contain only the key, so a link cannot show its own text on the page."""
+"""Messages after a change. URLs contain only the key of a message, so that a link cannot show a text of its own on the
+page."""
 
 Handler = Callable[[PageContext], Coroutine[Any, Any, Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -222,8 +224,8 @@ def page(handler: Handler, *, login: bool = True) -> Endpoint:
 
 
 def action(handler: Handler, *, login: bool = True) -> Endpoint:
-    """Return the endpoint for a POST handler, which changes something. It accepts only forms that were sent to the same
-    person."""
+    """Return the endpoint for a POST handler, which changes something. The endpoint accepts only forms that were sent
+    to the same person."""
 
     async def endpoint(request: Request) -> Response:
         context, is_new = await _context(request)
@@ -293,13 +295,14 @@ def set_cookie(response: Response, token: str, *, secure: bool) -> None:
 
 
 def local(address: str) -> str:
-    """Return the page to show after a login: always a page of the console, whatever the link says."""
+    """Return the page to show after a login. It is always a page of the console, even if the link names another site.
+    """
     is_ours = address.startswith("/") and not address.startswith(("//", "/\\")) and "\n" not in address
     return address if is_ours else "/"
 
 
 def url_with(path: str, facts: Mapping[str, object] | None = None, **more: object) -> str:
-    """Return a URL with parameters. None, False and empty texts are left out; 0 is a value."""
+    """Return a URL with parameters. Parameters that are None, False or empty texts are omitted; 0 is a value."""
     values = {**(facts or {}), **more}
     kept = {name: value for name, value in values.items() if value is not None and value is not False and value != ""}
     query = urlencode({name: 1 if value is True else value for name, value in kept.items()})

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_BYTES_MAX = 2 << 20
-"""Size limit of a form; the largest is the form for a record to write."""
+"""Size limit of a form in bytes. The largest form is that for writing a record."""
 
 POLICY = "; ".join(
     (
@@ -103,7 +103,7 @@ class BodyTooLargeError(Exception):
 
 
 def _limited(receive: Receive) -> Receive:
-    """Limit the number of received bytes: a body may have no Content-Length."""
+    """Limit the number of received bytes, because a body may have no Content-Length."""
     taken = 0
 
     async def counted() -> Message:

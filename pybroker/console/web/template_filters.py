@@ -12,7 +12,7 @@ from pybroker.console.queries.value_decoding import match_positions
 from pybroker.wall_clock import wall_ms
 
 COLOURED_CHARACTERS = 100_000
-"""Longer texts get one colour: browsers are slow with that many elements."""
+"""Longer texts have only one colour, because browsers are slow with so many elements."""
 
 _TOKEN = re.compile(
     r'(?P<name>"(?:[^"\\]|\\.)*"(?=\s*:))|(?P<string>"(?:[^"\\]|\\.)*"?)'
@@ -21,7 +21,7 @@ _TOKEN = re.compile(
 
 
 def value(text: str, kind: str, wanted: str = "") -> Markup:
-    """Return the text of a DecodedValue as HTML. wanted: the searched text, which gets marks."""
+    """Return the text of a DecodedValue as HTML. wanted: the searched text, which is marked."""
     is_coloured = kind in ("json", "avro") and len(text) <= COLOURED_CHARACTERS
     tokens = list(_TOKEN.finditer(text)) if is_coloured else []
     marks = match_positions(text, wanted)
@@ -46,14 +46,14 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def number(value: float | None) -> str:
-    """Format 1234567 as 1,234,567; a dash if not known."""
+    """Format 1234567 as 1,234,567; a dash if the number is unknown."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
 def plain(value: float | None) -> str:
-    """Format a number for a script; empty if not known."""
+    """Format a number for a script; empty if the number is unknown."""
     return "" if value is None else str(value)
 
 
@@ -99,7 +99,7 @@ def ago(ms: int | None) -> str:
 
 
 def marked(text: str, found: str) -> Markup:
-    """Put <mark> around each place where the text has `found`, in any case."""
+    """Put <mark> around each place where `found` occurs in the text, ignoring case."""
     pieces = re.split(f"({re.escape(found)})", text, flags=re.IGNORECASE) if found else [text]
     return Markup("").join(
         Markup("<mark>{}</mark>").format(piece) if number % 2 else escape(piece) for number, piece in enumerate(pieces)

@@ -1,4 +1,4 @@
-"""Clients of one person, or of everyone if there is no login."""
+"""Clients of one person, or of all people if there is no login."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pybroker.console.queries.metrics_scrape import ScrapedMetrics
 from pybroker.console.queries.visible_topics import TopicNames
 
 READERS_MAX = 8
-"""Consumers that one person may use at once; requests for more wait."""
+"""Limit of consumers that one person may use at the same time. Further requests wait."""
 TAILS_MAX = 8
-"""Live tails of one person, or of everyone if there is no login, at most."""
+"""Limit of live tails of one person, or of all people if there is no login."""
 
 PAGE_FETCH_WAIT_MS = 10
 PING_MS = 600
@@ -28,7 +28,7 @@ _READING = {
     "enable.auto.commit": False,
     "fetch.max.bytes": 4 << 20,
     "max.partition.fetch.bytes": 1 << 20,
-    # A single larger record is still received. The console needs no larger responses.
+    # A single record that is larger is still received. The console needs no larger responses.
     "receive.message.max.bytes": 64 << 20,
 }
 
@@ -65,7 +65,7 @@ class Clients:
     @contextlib.asynccontextmanager
     async def consumer(self, **settings: Any) -> AsyncIterator[Consumer]:
         """Yield a consumer for a page; it commits nothing."""
-        # A page ends at the end of partitions: a long fetch wait would only delay other partitions.
+        # A page ends at the end of the partitions. A long fetch wait would only delay other partitions.
         page = {**_READING, "fetch.max.wait.ms": PAGE_FETCH_WAIT_MS}
         over = {name.replace("_", "."): value for name, value in settings.items()}
         async with self._readers, Consumer({**self._config, **page, **over}) as consumer:

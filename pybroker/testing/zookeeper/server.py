@@ -89,7 +89,7 @@ class ZooKeeper:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "ruok,srvr",
             "autopurge.purgeInterval": "0",
-            # Tests kill the process, not the machine: fsync is not needed.
+            # Tests kill the process, but not the machine, so fsync is not needed.
             "forceSync": "no",
             **self.settings,
         }
@@ -149,8 +149,8 @@ class ZooKeeper:
         if process is None:
             return
         if how is not signal.SIGKILL:
-            # A paused process gets SIGTERM only after SIGCONT. Do not send SIGCONT before SIGKILL: the process would
-            # first run pending work.
+            # A paused process gets SIGTERM only after SIGCONT. Do not send SIGCONT before SIGKILL, because the process
+            # would first run pending work.
             process.send_signal(signal.SIGCONT)
         process.send_signal(how)
         try:
@@ -161,7 +161,7 @@ class ZooKeeper:
             raise ZooKeeperError(f"ZooKeeper did not stop within {STOP_SECONDS_MAX} s:\n{self.log_tail()}") from None
 
     def pause(self) -> None:
-        """Pause the server (SIGSTOP): it answers no requests until `resume`."""
+        """Pause the server (SIGSTOP). It answers no requests until `resume`."""
         pause(self.pid)
 
     def resume(self) -> None:
