@@ -38,10 +38,10 @@ def moment(text: str) -> int | None:
     Raises ValueError if the time is too early for a record.
     """
     try:
-        said = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         return None
-    when = said if said.tzinfo else said.replace(tzinfo=UTC)
+    when = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
     found = (when - _1970) // timedelta(milliseconds=1)
     if found < 0:
         # In ListOffsets, -1 and -2 mean the end and the start of a partition.
@@ -51,15 +51,15 @@ def moment(text: str) -> int | None:
 
 def ago(text: str) -> int | None:
     """Parse `-90s`, `-15m`, `-2h` or `-7d` and return the time that long ago; None for other texts."""
-    said = _SPAN.fullmatch(text)
-    return None if said is None else _before(int(said[1]) * _UNITS_MS[said[2]])
+    match = _SPAN.fullmatch(text)
+    return None if match is None else _before(int(match[1]) * _UNITS_MS[match[2]])
 
 
 def duration_ago(text: str) -> int | None:
     """Parse an ISO 8601 duration, such as `P1DT2H30M` or `PT90S`, and return the time that long ago; None for other
     texts."""
-    said = _DURATION.fullmatch(text)
-    parts = {unit: amount for unit, amount in (said.groupdict() if said else {}).items() if amount}
+    match = _DURATION.fullmatch(text)
+    parts = {unit: amount for unit, amount in (match.groupdict() if match else {}).items() if amount}
     return _before(sum(int(float(amount) * _UNITS_MS[unit]) for unit, amount in parts.items())) if parts else None
 
 
@@ -80,8 +80,8 @@ def text(ms: int) -> str:
 
 def parsed_span(text: str) -> int | None:
     """Parse `90s`, `15m`, `2h` or `7d` into milliseconds; return None for other texts."""
-    said = _SPAN.fullmatch(f"-{text}")
-    return None if said is None else int(said[1]) * _UNITS_MS[said[2]]
+    match = _SPAN.fullmatch(f"-{text}")
+    return None if match is None else int(match[1]) * _UNITS_MS[match[2]]
 
 
 def _before(span_ms: int) -> int:

@@ -189,17 +189,17 @@ class SparkCluster:
 
     def topics_named(self, names: Iterable[str]) -> dict[str, SparkTopic]:
         """Return the existing topics of these names."""
-        wanted = [m.MetadataRequest_MetadataRequestTopic(name=name) for name in names]
-        if not wanted:
+        requested = [m.MetadataRequest_MetadataRequestTopic(name=name) for name in names]
+        if not requested:
             return {}
-        return {each.name: self._topic(each) for each in self._checked(self._known(wanted))}
+        return {each.name: self._topic(each) for each in self._checked(self._known(requested))}
 
     def topics_with_ids(self, ids: Iterable[str]) -> dict[str, SparkTopic]:
         """Return the existing topics of these ids, by id."""
-        wanted = [m.MetadataRequest_MetadataRequestTopic(topic_id=_uuid(each), name=None) for each in ids]
-        if not wanted:
+        requested = [m.MetadataRequest_MetadataRequestTopic(topic_id=_uuid(each), name=None) for each in ids]
+        if not requested:
             return {}
-        return {str(each.topic_id): self._topic(each) for each in self._checked(self._known(wanted))}
+        return {str(each.topic_id): self._topic(each) for each in self._checked(self._known(requested))}
 
     def _checked(self, found: list[Any]) -> list[Any]:
         for each in found:
@@ -222,11 +222,11 @@ class SparkCluster:
         OptionError for an assigned partition that does not exist.
         """
         give_up = time.monotonic() + UNKNOWN_PATIENCE_S
-        wanted = subscription.ids or subscription.names or tuple(subscription.assigned)
+        requested = subscription.ids or subscription.names or tuple(subscription.assigned)
         while True:
             found = self.existing(subscription)
             here = {name for each in found for name in (each.id, each.name)}
-            missing = [each for each in wanted if each not in here]
+            missing = [each for each in requested if each not in here]
             if not missing:
                 break
             # A new topic reaches the brokers shortly after the controller has created it.
@@ -243,13 +243,13 @@ class SparkCluster:
 
     # ---- offsets
 
-    def offsets(self, wanted: Iterable[tuple[SparkTopic, int, int]]) -> Offsets:
+    def offsets(self, requested: Iterable[tuple[SparkTopic, int, int]]) -> Offsets:
         """Return offsets for (topic, partition, timestamp), by (topic id, partition); timestamps may be EARLIEST or
         LATEST.
 
         −1: all records are older. Raises TopicGoneError, BrokerRefusalError.
         """
-        todo = list(wanted)
+        todo = list(requested)
         found: Offsets = {}
         give_up = time.monotonic() + self._leaders_s
         while todo:
@@ -317,12 +317,12 @@ class SparkCluster:
 
         Raises TopicGoneError.
         """
-        wanted = list(topics)
-        places = [(topic, number) for topic in wanted for number in range(topic.partitions)]
+        requested = list(topics)
+        places = [(topic, number) for topic in requested for number in range(topic.partitions)]
         first = self.offsets((topic, number, EARLIEST) for topic, number in places)
         last = self.offsets((topic, number, LATEST) for topic, number in places)
-        here = self.topics_with_ids([topic.id for topic in wanted])
-        for topic in wanted:
+        here = self.topics_with_ids([topic.id for topic in requested])
+        for topic in requested:
             _check_here(topic, here)
         return first, last
 

@@ -26,10 +26,10 @@ class PlannedBatch:
 
     def ranges(self) -> list[OffsetRange]:
         """Return the ranges to read from the existing topics. Raises TopicChangedError, DataLossError."""
-        wanted = {topic_id: self._unread(topic_id) for topic_id in self._end.topics}
-        here = self._cluster.topics_with_ids(topic_id for topic_id, unread in wanted.items() if unread)
+        requested = {topic_id: self._unread(topic_id) for topic_id in self._end.topics}
+        here = self._cluster.topics_with_ids(topic_id for topic_id, unread in requested.items() if unread)
         found = []
-        for topic_id, unread in wanted.items():
+        for topic_id, unread in requested.items():
             topic = here.get(topic_id)
             if topic is not None:
                 found += self._ranges(topic, unread)

@@ -68,13 +68,13 @@ def resolve(
 def _looked_up(
     places: list[tuple[SparkTopic, int]], table: Mapping[str, Mapping[int, int]], name: str
 ) -> list[tuple[SparkTopic, int, int]]:
-    wanted = {(topic.id if topic.id in table else topic.name, number): topic for topic, number in places}
+    requested = {(topic.id if topic.id in table else topic.name, number): topic for topic, number in places}
     for key, numbers in table.items():
         for number in numbers:
-            if (key, number) not in wanted:
+            if (key, number) not in requested:
                 raise OptionError(f"{name}: {key} partition {number} has an offset but is not subscribed")
     asked = []
-    for (key, number), topic in wanted.items():
+    for (key, number), topic in requested.items():
         number_or_time = table.get(key, {}).get(number)
         if number_or_time is None:
             raise OptionError(f"{name}: {topic.name} partition {number} is subscribed but has no offset")

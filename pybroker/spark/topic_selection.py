@@ -48,8 +48,8 @@ def subscription_of(options: Mapping[str, str]) -> TopicSelection:
     """Parse the one option of SUBSCRIPTIONS that is set. Raises OptionError."""
     chosen = [name for name in SUBSCRIPTIONS if options.get(name)]
     if len(chosen) != 1:
-        said = f"got {' and '.join(chosen)}" if chosen else "got none"
-        raise OptionError(f"expected exactly one of {', '.join(SUBSCRIPTIONS)}, {said}")
+        actual = f"got {' and '.join(chosen)}" if chosen else "got none"
+        raise OptionError(f"expected exactly one of {', '.join(SUBSCRIPTIONS)}, {actual}")
     (name,) = chosen
     text = options[name]
     match name:

@@ -310,10 +310,10 @@ class Cluster:
 
     def log_tail(self) -> str:
         """Return the end of the output of each broker and of ZooKeeper, for the message of a failed test."""
-        said = {f"broker {number}": broker.log_tail() for number, broker in self.brokers.items()}
+        tails = {f"broker {number}": broker.log_tail() for number, broker in self.brokers.items()}
         if self._running.zookeeper is not None:
-            said["ZooKeeper"] = self._running.zookeeper.log_tail()
-        return "\n".join(f"--- {who}\n{words}" for who, words in said.items() if words)
+            tails["ZooKeeper"] = self._running.zookeeper.log_tail()
+        return "\n".join(f"--- {who}\n{words}" for who, words in tails.items() if words)
 
     def settle(self) -> None:
         """Wait until all running brokers that are not paused agree on the live brokers, the controller and the topics.

@@ -141,8 +141,8 @@ def chosen(entries: list[ConfigEntry], names: list[str] | None) -> list[ConfigEn
     """Return the entries with these names, or all entries if `names` is None."""
     if not names:
         return entries
-    wanted = set(names)
-    return [entry for entry in entries if entry.name in wanted]
+    requested = set(names)
+    return [entry for entry in entries if entry.name in requested]
 
 
 def _occurrences(name: str, config: BrokerConfig) -> list[ConfigSynonym]:
@@ -191,7 +191,7 @@ def topic_settings(overrides: Mapping[str, str], config: BrokerConfig) -> list[T
             source = ConfigSource.DYNAMIC_TOPIC_CONFIG
         else:
             synonym = BROKER_SYNONYM.get(name)
-            said = config.occurrences(synonym) if synonym is not None else []
-            source = said[0][0] if said else ConfigSource.DEFAULT_CONFIG
+            sources = config.occurrences(synonym) if synonym is not None else []
+            source = sources[0][0] if sources else ConfigSource.DEFAULT_CONFIG
         settings.append(TopicSetting(name, value, int(source), key.sensitive))
     return settings

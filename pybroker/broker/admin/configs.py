@@ -157,7 +157,7 @@ class ConfigAdmin:
     async def _prepared(
         self,
         resources: Sequence[ResourceOps],
-        wanted: Sequence[int],
+        requested: Sequence[int],
         results: list[KafkaError | None],
         turns: LoopShares,
         *,
@@ -166,7 +166,7 @@ class ConfigAdmin:
         """Return the changes to submit for the resources at these indexes; store the errors of the others in `results`.
         """
         found: list[tuple[int, ConfigChange]] = []
-        async for index in turns.each(wanted):
+        async for index in turns.each(requested):
             try:
                 change = self._prepare(resources[index], validate_only)
                 if change is not None and change.resource == "broker":

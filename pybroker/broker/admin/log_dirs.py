@@ -54,19 +54,19 @@ class LogDirAdmin:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else code
 
     async def describe(
-        self, wanted: Mapping[str | Uuid, set[int]] | None
+        self, requested: Mapping[str | Uuid, set[int]] | None
     ) -> list[tuple[LogDirInfo, dict[tuple[str, Uuid], list[tuple[int, int, int, bool]]]]]:
         """Return each log directory with (topic, its id) → [(partition, bytes, offset lag, whether it is a future
-        replica)], sorted by partition. `wanted`: topic name or id → partitions; None: all."""
+        replica)], sorted by partition. `requested`: topic name or id → partitions; None: all."""
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.describe)
         shown = []
         for directory in directories:
             topics: dict[tuple[str, Uuid], list[tuple[int, int, int, bool]]] = {}
             for partition in directory.partitions:
                 if (
-                    wanted is None
-                    or partition.partition in wanted.get(partition.topic, ())
-                    or partition.partition in wanted.get(partition.topic_id, ())
+                    requested is None
+                    or partition.partition in requested.get(partition.topic, ())
+                    or partition.partition in requested.get(partition.topic_id, ())
                 ):
                     topics.setdefault((partition.topic, partition.topic_id), []).append(
                         (partition.partition, partition.size_bytes, partition.offset_lag, partition.is_future)

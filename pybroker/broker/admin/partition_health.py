@@ -137,11 +137,11 @@ class Conditions:
         self._count_changes()
         in_trouble = [counted for counted in self._counted.values() if counted.all.in_trouble]
         for condition in sorted(in_trouble, key=lambda each: each.topic.name):
-            min_isr, wanted = condition.rules
+            min_isr, required = condition.rules
             for index, state in enumerate(condition.topic.partitions):
-                few = len(state.replicas) < wanted or len(state.isr) < min_isr
+                few = len(state.replicas) < required or len(state.isr) < min_isr
                 if few or _is_offline(state) or _is_behind(state) or _moves(state):
-                    yield Condition(condition.topic, index, state, min_isr, wanted)
+                    yield Condition(condition.topic, index, state, min_isr, required)
 
     def _count_changes(self) -> None:
         for _ in self._changes():
@@ -149,8 +149,8 @@ class Conditions:
 
     def _changes(self) -> Iterator[None]:
         """Update the counts, one topic per step of the iterator. Several callers may advance the same iterator."""
-        wanted = tuple(self._config.get_int(setting) for setting in GUARDED.values())
-        now = (self._view.image, self._config.get_int(MIN_ISR), wanted)
+        required = tuple(self._config.get_int(setting) for setting in GUARDED.values())
+        now = (self._view.image, self._config.get_int(MIN_ISR), required)
         if self._at is not None and self._at[0] is now[0] and self._at[1:] == now[1:]:
             return
         image, known = now[0], self._counted
@@ -211,7 +211,7 @@ def _count(topic: TopicImage, rules: tuple[int, int], broker_id: int) -> _TopicC
     return _TopicCounts(topic, rules, total, _of(led_here, *rules) if led_here else None, leaders, replicas)
 
 
-def _of(partitions: Sequence[PartitionImage], min_isr: int, wanted: int) -> PartitionCounts:
+def _of(partitions: Sequence[PartitionImage], min_isr: int, required: int) -> PartitionCounts:
     counts = PartitionCounts(len(partitions))
     for state in partitions:
         replicas, leader = state.replicas, state.leader
@@ -222,7 +222,7 @@ def _of(partitions: Sequence[PartitionImage], min_isr: int, wanted: int) -> Part
             counts.under_min_isr += 1
         elif in_sync == min_isr:
             counts.at_min_isr += 1
-        if len(replicas) < wanted:
+        if len(replicas) < required:
             counts.too_few_replicas += 1
         if leader >= 0 and in_sync == len(replicas) and not state.removing_replicas and not state.adding_replicas:
             continue

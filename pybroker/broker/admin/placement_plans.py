@@ -275,12 +275,12 @@ def _fitting(layout: _Layout, source: int, target: int) -> Key | None:
     """Return a replica to move. Prefer a topic with more replicas on the source than on the target. Then prefer a
     replica whose move also balances the bytes, which saves a second move."""
     surplus = (len(layout.on[source]) - len(layout.on[target])) / 2
-    wanted = max(0.0, (layout.bytes[source] - layout.bytes[target]) / 2 / surplus)
+    ideal = max(0.0, (layout.bytes[source] - layout.bytes[target]) / 2 / surplus)
     best: tuple[bool, float, Key] | None = None
     for key in layout.on[source]:
         if layout.may_move(key, source, target):
             crowded = layout.of_topic[source, key[0]] > layout.of_topic[target, key[0]]
-            found = (not crowded, abs(layout.partitions[key].size_bytes - wanted), key)
+            found = (not crowded, abs(layout.partitions[key].size_bytes - ideal), key)
             if best is None or found < best:
                 best = found
     return None if best is None else best[2]

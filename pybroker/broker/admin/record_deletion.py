@@ -32,12 +32,12 @@ class RecordAdmin:
         self._cache = cache
         self._replicas = replicas
 
-    async def delete(self, wanted: Sequence[tuple[str, int, int]], timeout_s: float) -> list[DeletedRecords]:
+    async def delete(self, requested: Sequence[tuple[str, int, int]], timeout_s: float) -> list[DeletedRecords]:
         """Delete the records of each (topic, partition, offset or -1) and return the results, in order. All disk access
         happens in one call in a thread. Wait at most `timeout_s` seconds for the flush of records that were
         acknowledged with acks=1."""
-        topics = {name: self._topic(name) for name in dict.fromkeys(name for name, _, _ in wanted)}
-        resolved = [(_resolve(topics[name], partition), partition, offset) for name, partition, offset in wanted]
+        topics = {name: self._topic(name) for name in dict.fromkeys(name for name, _, _ in requested)}
+        resolved = [(_resolve(topics[name], partition), partition, offset) for name, partition, offset in requested]
         return await asyncio.get_running_loop().run_in_executor(None, self._delete, resolved, timeout_s)
 
     def _topic(self, name: str) -> CachedTopic | int:
@@ -51,9 +51,9 @@ class RecordAdmin:
             return int(ErrorCode.POLICY_VIOLATION)
         return topic
 
-    def _delete(self, wanted: Sequence[tuple[Uuid | int, int, int]], timeout_s: float) -> list[DeletedRecords]:
+    def _delete(self, requested: Sequence[tuple[Uuid | int, int, int]], timeout_s: float) -> list[DeletedRecords]:
         deadline = time.monotonic() + min(timeout_s, FLUSH_WAIT_MAX_S)
-        return [self._delete_from(where, partition, offset, deadline) for where, partition, offset in wanted]
+        return [self._delete_from(where, partition, offset, deadline) for where, partition, offset in requested]
 
     def _delete_from(self, where: Uuid | int, partition: int, offset: int, deadline: float) -> DeletedRecords:
         if isinstance(where, int):

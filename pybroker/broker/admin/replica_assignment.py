@@ -74,14 +74,14 @@ class ReassignmentAdmin:
         )
         return [late if error is None else error for error in answer.reply]
 
-    def under_way(self, wanted: Mapping[str, Iterable[int]] | None) -> dict[str, dict[int, PartitionImage]]:
+    def under_way(self, requested: Mapping[str, Iterable[int]] | None) -> dict[str, dict[int, PartitionImage]]:
         """Return topic → partition → state of all reassignments, or of the requested partitions. As in Kafka, skip
         partitions that do not exist."""
         topics = self._view.image.topics
         found: dict[str, dict[int, PartitionImage]] = {}
-        for name in topics if wanted is None else wanted:
+        for name in topics if requested is None else requested:
             partitions = topics[name].partitions if name in topics else ()
-            for index in range(len(partitions)) if wanted is None else wanted[name]:
+            for index in range(len(partitions)) if requested is None else requested[name]:
                 if 0 <= index < len(partitions) and is_moving(partitions[index]):
                     found.setdefault(name, {})[index] = partitions[index]
         return found

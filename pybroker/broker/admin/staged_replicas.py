@@ -72,8 +72,8 @@ class StagedReplicas:
 
     async def here(self, topics: Collection[Uuid]) -> ReplicasByPartition:
         """Return the staged replicas on this broker's disks."""
-        wanted = frozenset(topics)
-        found = await asyncio.get_running_loop().run_in_executor(None, self._on_disk, wanted)
+        requested = frozenset(topics)
+        found = await asyncio.get_running_loop().run_in_executor(None, self._on_disk, requested)
         held = {}
         for topic_id, partition, log_dir, size, purging in found:
             remaining = self._waiting.remaining_ms(topic_id)
@@ -83,7 +83,7 @@ class StagedReplicas:
             )
         return held
 
-    def _on_disk(self, wanted: frozenset[Uuid]) -> list[tuple[Uuid, int, str, int, bool]]:
+    def _on_disk(self, requested: frozenset[Uuid]) -> list[tuple[Uuid, int, str, int, bool]]:
         return [
             (
                 directory.topic_id,
@@ -93,7 +93,7 @@ class StagedReplicas:
                 directory.purging,
             )
             for directory in self._native.log_dirs.staged()
-            if directory.topic_id in wanted
+            if directory.topic_id in requested
         ]
 
     async def everywhere(self, holders: Mapping[int, Sequence[Uuid]]) -> dict[int, ReplicasByPartition]:

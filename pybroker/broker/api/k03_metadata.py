@@ -117,17 +117,17 @@ async def _create_missing(
 ) -> dict[str, KafkaError | None]:
     refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     errors: dict[str, KafkaError | None] = {}
-    wanted = []
+    requested = []
     async for name in names:
         if not is_topic_name(name) or not asker.describes(name) or cluster.topic(name) is not None:
             continue
         if not topics.creates_again(name):
             continue
         if asker.creates(name):
-            wanted.append(name)
+            requested.append(name)
         else:
             errors[name] = refused
-    return {**errors, **await topics.auto_create(wanted, asker.caller)} if wanted else errors
+    return {**errors, **await topics.auto_create(requested, asker.caller)} if requested else errors
 
 
 def _by_name(

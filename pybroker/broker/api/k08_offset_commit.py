@@ -46,8 +46,8 @@ def handle(
 ) -> object:
     """Return the response. If offsets have to be written first, return a coroutine."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
-    wanted = CommittedTopics(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
-    items = tuple(wanted.permitted())
+    requested = CommittedTopics(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
+    items = tuple(requested.permitted())
     later = DeferredResponse()
     commit = CommitRequest(
         request.group_id,
@@ -60,19 +60,19 @@ def handle(
     )
 
     def finished(codes: list[ErrorCode]) -> None:
-        response = _response(wanted, codes)
-        stored = wanted.is_whole and items and not any(codes)
+        response = _response(requested, codes)
+        stored = requested.is_whole and items and not any(codes)
         grant = groups.grant_commits(commit) if stored else None
         later.resolve(response if grant is None else DelegatedCommitResponse(response, grant))
 
     try:
         groups.commit_then(commit, finished)
     except KafkaError as error:
-        later.resolve(_response(wanted, wanted.refused(ErrorCode(error.code))))
+        later.resolve(_response(requested, requested.refused(ErrorCode(error.code))))
     return later.outcome()
 
 
-def _response(wanted: CommittedTopics, codes: list[ErrorCode]) -> OffsetCommitResponse:
+def _response(requested: CommittedTopics, codes: list[ErrorCode]) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse_OffsetCommitResponseTopic(
@@ -83,6 +83,6 @@ def _response(wanted: CommittedTopics, codes: list[ErrorCode]) -> OffsetCommitRe
                     for index, code in partitions
                 ],
             )
-            for topic, partitions in wanted.answers(codes)
+            for topic, partitions in requested.answers(codes)
         ]
     )

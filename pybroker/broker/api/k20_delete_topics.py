@@ -61,13 +61,13 @@ async def handle(
     # Compare names and ids only here. Only a client that may DESCRIBE both topics may learn that a name and an id are
     # the same topic.
     outcomes.update(_repeated(cluster, [topic for topic in asked if topic not in outcomes]))
-    wanted = [topic for topic in asked if topic not in outcomes]
+    requested = [topic for topic in asked if topic not in outcomes]
     results = await topics.delete(
-        [name if name is not None else topic_id for name, topic_id in wanted],
+        [name if name is not None else topic_id for name, topic_id in requested],
         context.caller_refused_since(FIRST_THROTTLED),
         request.timeout_ms,
     )
-    for topic, result in zip(wanted, results.each, strict=True):
+    for topic, result in zip(requested, results.each, strict=True):
         outcomes[topic] = result
         if topic[0] is None and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
             # A dead id's result contains the former name if the client may DESCRIBE it.

@@ -33,13 +33,13 @@ async def handle(
     """Respond when the new log start offsets are in effect."""
     require = partial(authorizer.require_topic, context, AclOperation.DELETE)
     topics = [(meant(names, topic.name, topic.topic_id, require), topic.partitions) for topic in request.topics]
-    wanted = [
+    requested = [
         (topic.name, partition.partition_index, partition.offset)
         for topic, partitions in topics
         if topic.refused is None
         for partition in partitions
     ]
-    outcomes = iter(await records.delete(wanted, request.timeout_ms / 1000))
+    outcomes = iter(await records.delete(requested, request.timeout_ms / 1000))
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse_DeleteRecordsTopicResult(

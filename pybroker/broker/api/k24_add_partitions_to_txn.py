@@ -125,8 +125,8 @@ async def _of_broker(
 
 
 def _found(topics: Topics, asked: Asked, authorize: Callable[[str], None] | None = None) -> Found:
-    wanted = [(meant(topics, topic.name, topic.topic_id, authorize), topic.partitions) for topic in asked]
-    return [(topic, {index: part_of(topics, topic, index) for index in indexes}) for topic, indexes in wanted]
+    requested = [(meant(topics, topic.name, topic.topic_id, authorize), topic.partitions) for topic in asked]
+    return [(topic, {index: part_of(topics, topic, index) for index in indexes}) for topic, indexes in requested]
 
 
 def _parts(found: Found) -> list[TransactionPartition]:

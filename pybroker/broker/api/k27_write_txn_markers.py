@@ -61,8 +61,8 @@ async def _write(
         asked.coordinator_epoch,
         asked.transaction_version,
     )
-    wanted = [(meant(topics, topic.name, topic.topic_id), topic.partition_indexes) for topic in asked.topics]
-    found = [(topic, [(index, part_of(topics, topic, index)) for index in indexes]) for topic, indexes in wanted]
+    requested = [(meant(topics, topic.name, topic.topic_id), topic.partition_indexes) for topic in asked.topics]
+    found = [(topic, [(index, part_of(topics, topic, index)) for index in indexes]) for topic, indexes in requested]
     parts = list(dict.fromkeys(part for _, row in found for _, part in row if isinstance(part, TransactionPartition)))
     try:
         codes = dict(zip(parts, await markers.write(marker, parts), strict=True))

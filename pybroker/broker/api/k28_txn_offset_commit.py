@@ -46,13 +46,13 @@ async def handle(
 ) -> TxnOffsetCommitResponse:
     """Respond when the accepted offsets are on disk."""
     version = context.api_version
-    wanted = CommittedTopics(topics, authorizer, context, request.topics, by_id=version >= BY_ID)
+    requested = CommittedTopics(topics, authorizer, context, request.topics, by_id=version >= BY_ID)
     try:
         require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
         authorizer.require_group(context, AclOperation.READ, request.group_id)
     except KafkaError as error:
-        return _response(wanted.all_with(ErrorCode(error.code)))
-    items = tuple(wanted.permitted())
+        return _response(requested.all_with(ErrorCode(error.code)))
+    items = tuple(requested.permitted())
     try:
         codes = await commits.commit(
             request.transactional_id,
@@ -68,8 +68,8 @@ async def handle(
             abortable=version >= KNOWS_ABORTABLE,
         )
     except KafkaError as error:
-        codes = wanted.refused(ErrorCode(error.code))
-    return _response(wanted.answers([_code_in_version(code, version) for code in codes]))
+        codes = requested.refused(ErrorCode(error.code))
+    return _response(requested.answers([_code_in_version(code, version) for code in codes]))
 
 
 def _code_in_version(code: ErrorCode, version: int) -> ErrorCode:

@@ -33,7 +33,7 @@ async def handle(
     later.
     """
     answers: dict[Uuid, UndeletedTopic | KafkaError] = {}
-    wanted: list[Restore] = []
+    requested: list[Restore] = []
     seen: dict[Uuid, None] = {}
     await lineage.know([topic.topic_id for topic in request.topics], request.timeout_ms)
     for topic in request.topics:
@@ -45,10 +45,10 @@ async def handle(
         if refused is not None:
             answers[topic.topic_id] = refused
         else:
-            wanted.append(Restore(topic.topic_id, topic.new_name))
-    wanted = [restore for restore in wanted if restore.topic_id not in answers]
-    results = await lineage.undelete(wanted, context.caller, request.timeout_ms)
-    answers |= {restore.topic_id: result for restore, result in zip(wanted, results, strict=True)}
+            requested.append(Restore(topic.topic_id, topic.new_name))
+    requested = [restore for restore in requested if restore.topic_id not in answers]
+    results = await lineage.undelete(requested, context.caller, request.timeout_ms)
+    answers |= {restore.topic_id: result for restore, result in zip(requested, results, strict=True)}
     return UndeleteTopicsResponse(topics=[_answer(topic_id, answers[topic_id]) for topic_id in seen])
 
 

@@ -32,7 +32,7 @@ async def handle(
 ) -> TruncateTopicsResponse:
     """Respond when the new incarnations accept records, or after timeout_ms."""
     answers: list[TruncatedTopic | KafkaError | None] = []
-    wanted: list[Truncate] = []
+    requested: list[Truncate] = []
     await lineage.know(
         [topic.topic_id if topic.name is None else topic.name for topic in request.topics], request.timeout_ms
     )
@@ -40,8 +40,8 @@ async def handle(
         refused = _refused(lineage, authorizer, context, topic)
         answers.append(refused)
         if refused is None:
-            wanted.append(Truncate(topic.name if topic.name is not None else topic.topic_id, topic.keep_offsets))
-    results = iter(await lineage.truncate(wanted, context.caller, request.timeout_ms))
+            requested.append(Truncate(topic.name if topic.name is not None else topic.topic_id, topic.keep_offsets))
+    results = iter(await lineage.truncate(requested, context.caller, request.timeout_ms))
     outcomes = [next(results) if answer is None else answer for answer in answers]
     return TruncateTopicsResponse(
         topics=[_answer(topic, outcome) for topic, outcome in zip(request.topics, outcomes, strict=True)]

@@ -32,13 +32,13 @@ async def handle(
     history: HistoryAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeDeletionsRequest
 ) -> DescribeDeletionsResponse:
     """Return the deletions from this broker's view of the cluster and the disks of all brokers."""
-    wanted: list[str | Uuid] | None = None
+    requested: list[str | Uuid] | None = None
     if request.topics is not None:
-        wanted = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
+        requested = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
     # Return before any disk is read: a request from a client that may see no topic must not cost disk reads.
     may_see = partial(authorizer.lists, context, ResourceType.TOPIC)
     return DescribeDeletionsResponse(
-        deletions=[_deletion(deletion) for deletion in await history.deletions(wanted, may_see)]
+        deletions=[_deletion(deletion) for deletion in await history.deletions(requested, may_see)]
     )
 
 

@@ -47,9 +47,9 @@ def handle(
         )
         for topic in request.topics
     ]
-    wanted = [(topic.name, index) for topic, indexes in asked if topic.refused is None for index in indexes]
+    requested = [(topic.name, index) for topic, indexes in asked if topic.refused is None for index in indexes]
     try:
-        outcome = groups.delete_offsets(request.group_id, wanted)
+        outcome = groups.delete_offsets(request.group_id, requested)
     except KafkaError as error:
         return DeleteOffsetsResponse(error_code=error.code, error_message=error.message)
     if isinstance(outcome, asyncio.Future):

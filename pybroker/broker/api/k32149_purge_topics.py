@@ -40,9 +40,9 @@ async def handle(
             refused = KafkaError(ErrorCode.INVALID_REQUEST, f"delay_ms must not be below 0, but is {request.delay_ms}.")
         if refused is not None:
             answers[topic_id] = refused
-    wanted = [topic_id for topic_id in asked if topic_id not in answers]
-    results = await lineage.purge(wanted, request.delay_ms, context.caller, request.timeout_ms)
-    answers |= dict(zip(wanted, results, strict=True))
+    requested = [topic_id for topic_id in asked if topic_id not in answers]
+    results = await lineage.purge(requested, request.delay_ms, context.caller, request.timeout_ms)
+    answers |= dict(zip(requested, results, strict=True))
     return PurgeTopicsResponse(
         topics=[_answer(topic_id, answers[topic_id]) async for topic_id in context.turns.each(asked)]
     )

@@ -49,13 +49,13 @@ async def handle(
 async def _page(
     ingests: Ingests, access: IngestAccess, context: RequestContext, request: ListIngestsRequest
 ) -> tuple[list[IngestView], str | None]:
-    wanted = None if request.topic_ids is None else set(request.topic_ids)
+    requested = None if request.topic_ids is None else set(request.topic_ids)
     page = Page(request.after)
     for looked_at, view in enumerate(ingests.views(request.include_committed)):
         if looked_at % LOOKED_AT_A_TURN == 0:
             await asyncio.sleep(0)
         if (
-            (wanted is None or view.record.topic_id in wanted)
+            (requested is None or view.record.topic_id in requested)
             and request.ingest_id in (None, view.record.ingest_id)
             and page.takes(view)
             and (name := access.cache.topic_name(view.record.topic_id)) is not None

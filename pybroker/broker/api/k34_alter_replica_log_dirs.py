@@ -34,7 +34,7 @@ async def handle(
         authorizer.require_cluster(context, AclOperation.ALTER)
 
     # Resolve all partitions before the first wait for a move.
-    wanted = [
+    requested = [
         (
             meant(names, topic.name, topic.topic_id, require),
             names.topic_id(topic.name),
@@ -45,7 +45,7 @@ async def handle(
         for topic in directory.topics
     ]
     results: dict[tuple[str, Uuid], list[AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult]] = {}
-    for topic, named, partitions, path in wanted:
+    for topic, named, partitions, path in requested:
         rows = results.setdefault((topic.asked, topic.told_id), [])
         for partition in partitions:
             if topic.refused is None:

@@ -39,13 +39,13 @@ async def handle(
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
         # Below version 3 the response has no error field, so return an empty response.
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wanted: dict[str | Uuid, set[int]] | None = None
+    requested: dict[str | Uuid, set[int]] | None = None
     if request.topics is not None:
-        wanted = {}
+        requested = {}
         for asked in request.topics:
             topic = meant(names, asked.topic, asked.topic_id)
             if topic.refused is None:
-                wanted.setdefault(topic.topic_id or topic.name, set()).update(asked.partitions)
+                requested.setdefault(topic.topic_id or topic.name, set()).update(asked.partitions)
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResponse_DescribeLogDirsResult(
@@ -54,7 +54,7 @@ async def handle(
                 topics=[
                     DescribeLogDirsResponse_DescribeLogDirsTopic(
                         name=name,
-                        topic_id=topic_id if wanted is not None and topic_id in wanted else Uuid.ZERO,
+                        topic_id=topic_id if requested is not None and topic_id in requested else Uuid.ZERO,
                         partitions=[
                             DescribeLogDirsResponse_DescribeLogDirsPartition(
                                 partition_index=partition, partition_size=size, offset_lag=lag, is_future_key=future
@@ -68,6 +68,6 @@ async def handle(
                 usable_bytes=directory.usable_bytes,
                 is_cordoned=log_dirs.is_cordoned(directory.path),
             )
-            for directory, topics in await log_dirs.describe(wanted)
+            for directory, topics in await log_dirs.describe(requested)
         ]
     )

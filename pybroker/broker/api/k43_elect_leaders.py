@@ -39,14 +39,14 @@ async def handle(
 ) -> ElectLeadersResponse:
     """Respond when this broker shows the new leaders, or after timeout_ms."""
     asked = _asked(names, request)
-    wanted = None if asked is None else _wanted(asked)
+    requested = None if asked is None else _wanted(asked)
     try:
         if not authorizer.permits(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
         if request.election_type not in (PREFERRED, UNCLEAN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}.")
         unclean = request.election_type == UNCLEAN
-        outcomes = await elections.elect(wanted, request.timeout_ms, unclean=unclean, caller=context.caller)
+        outcomes = await elections.elect(requested, request.timeout_ms, unclean=unclean, caller=context.caller)
     except KafkaError as error:
         # In version 0 only partitions have errors.
         refused = [

@@ -38,9 +38,9 @@ async def handle(
         if not authorizer.permits(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
         asked = [(meant(names, topic.name, topic.topic_id), topic.partitions) for topic in request.topics]
-        wanted = [_wanted(topic, partition) for topic, row in asked if topic.refused is None for partition in row]
+        requested = [_wanted(topic, partition) for topic, row in asked if topic.refused is None for partition in row]
         results = iter(
-            await reassignments.alter(wanted, request.timeout_ms, factor_may_change=allowed, caller=context.caller)
+            await reassignments.alter(requested, request.timeout_ms, factor_may_change=allowed, caller=context.caller)
         )
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(

@@ -37,14 +37,14 @@ def handle(
         return ListPartitionReassignmentsResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
         )
-    wanted: dict[str, list[int]] | None = None
+    requested: dict[str, list[int]] | None = None
     ids: dict[str, Uuid] = {}
     if request.topics is not None:
-        wanted = {}
+        requested = {}
         for asked in request.topics:
             topic = meant(names, asked.name, asked.topic_id)
             if topic.refused is None:
-                wanted.setdefault(topic.name, []).extend(asked.partition_indexes)
+                requested.setdefault(topic.name, []).extend(asked.partition_indexes)
                 ids[topic.name] = topic.told_id
     return ListPartitionReassignmentsResponse(
         topics=[
@@ -61,6 +61,6 @@ def handle(
                     for index, state in partitions.items()
                 ],
             )
-            for name, partitions in reassignments.under_way(wanted).items()
+            for name, partitions in reassignments.under_way(requested).items()
         ]
     )

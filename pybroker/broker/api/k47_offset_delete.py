@@ -29,14 +29,14 @@ def handle(
     denied = {
         topic.name for topic in request.topics if not authorizer.permits_topic(context, AclOperation.READ, topic.name)
     }
-    wanted = [
+    requested = [
         (topic.name, p.partition_index)
         for topic in request.topics
         if topic.name not in denied
         for p in topic.partitions
     ]
     try:
-        outcome = groups.delete_offsets(request.group_id, wanted)
+        outcome = groups.delete_offsets(request.group_id, requested)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
     if isinstance(outcome, asyncio.Future):

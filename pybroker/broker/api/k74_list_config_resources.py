@@ -48,13 +48,13 @@ def handle(
     """
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-    wanted = tuple(dict.fromkeys(request.resource_types)) or LISTED
+    requested = tuple(dict.fromkeys(request.resource_types)) or LISTED
     if context.api_version == 0:
-        wanted = (ResourceType.CLIENT_METRICS,)
-    if not set(wanted) <= set(LISTED):
+        requested = (ResourceType.CLIENT_METRICS,)
+    if not set(requested) <= set(LISTED):
         return ListConfigResourcesResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
     found = []
-    for kind in wanted:
+    for kind in requested:
         for name in _names(kind, cluster, view, authorizer, context):
             found.append(ListConfigResourcesResponse_ConfigResource(resource_name=name, resource_type=kind))
     return ListConfigResourcesResponse(config_resources=found)

@@ -79,20 +79,20 @@ async def _topics(
                 answers.append(_topic(topic.name, topic_id, partitions))
         return answers
     # As in Kafka, a group that does not exist has no offset in the requested partitions.
-    for wanted in group.topics:
-        named = sources.topics.topic_id(wanted.topic_name) if may(wanted.topic_name) else None
+    for requested in group.topics:
+        named = sources.topics.topic_id(requested.topic_name) if may(requested.topic_name) else None
         problem = None
-        if not may(wanted.topic_name):
+        if not may(requested.topic_name):
             problem = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif named is None:
             problem = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partitions = []
-        for index in wanted.partitions:
+        for index in requested.partitions:
             if problem is not None or named is None:
                 partitions.append(_refused(index, problem or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
                 partitions.append(await _partition(sources, group.group_id, named, index))
-        answers.append(_topic(wanted.topic_name, named or Uuid.ZERO, partitions))
+        answers.append(_topic(requested.topic_name, named or Uuid.ZERO, partitions))
     return answers
 
 

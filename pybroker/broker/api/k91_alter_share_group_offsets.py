@@ -30,7 +30,7 @@ async def handle(
 ) -> AlterShareGroupOffsetsResponse:
     """Respond when the offsets are on disk."""
     shares, topics, features = sources
-    wanted: dict[Uuid, dict[int, int]] = {}
+    requested: dict[Uuid, dict[int, int]] = {}
     refused: dict[tuple[str, int], ErrorCode] = {}
     try:
         features.require_share_groups()
@@ -52,8 +52,8 @@ async def handle(
                 elif partition.start_offset < 0:
                     refused[topic.topic_name, index] = ErrorCode.INVALID_REQUEST
                 else:
-                    wanted.setdefault(topic_id, {})[index] = partition.start_offset
-        codes = await shares.alter(request.group_id, wanted) if wanted else {}
+                    requested.setdefault(topic_id, {})[index] = partition.start_offset
+        codes = await shares.alter(request.group_id, requested) if requested else {}
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
     responses = []

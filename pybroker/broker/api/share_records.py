@@ -60,7 +60,7 @@ def acknowledgements(topics: Iterable[Any], *, renews: bool) -> dict[TopicPartit
     """Return the acknowledgements by partition. Raise KafkaError INVALID_REQUEST if an acknowledgement renews a lock
     but the request does not have the flag for renewals.
     """
-    said: dict[TopicPartition, list[AckBatch]] = {}
+    acknowledged: dict[TopicPartition, list[AckBatch]] = {}
     for topic in topics:
         for partition in topic.partitions:
             batches = [
@@ -68,10 +68,10 @@ def acknowledgements(topics: Iterable[Any], *, renews: bool) -> dict[TopicPartit
                 for batch in partition.acknowledgement_batches
             ]
             if batches:
-                said.setdefault((topic.topic_id, partition.partition_index), []).extend(batches)
+                acknowledged.setdefault((topic.topic_id, partition.partition_index), []).extend(batches)
             if not renews and any(AckType.RENEW in batch.types for batch in batches):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "To renew acquisition locks, set is_renew_ack.")
-    return said
+    return acknowledged
 
 
 def reader(authorizer: Authorizer, context: RequestContext) -> Callable[[str], bool]:

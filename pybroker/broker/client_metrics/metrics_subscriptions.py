@@ -44,9 +44,9 @@ class MetricsSubscription(msgspec.Struct, frozen=True):
             metrics, interval_ms, parsed_match(config[MATCH]) if MATCH in config else ALL_CLIENTS
         )
 
-    def matches(self, said: Mapping[str, str]) -> bool:
+    def matches(self, values: Mapping[str, str]) -> bool:
         """Return whether each selector's expression matches the whole value that the client has sent."""
-        return all(pattern.matches(said[selector]) for selector, pattern in self.match.items())
+        return all(pattern.matches(values[selector]) for selector, pattern in self.match.items())
 
 
 class InstanceSubscription(msgspec.Struct, frozen=True):
@@ -71,12 +71,12 @@ def described(instance_id: Uuid, context: RequestContext) -> Mapping[str, str]:
 
 
 def asked_of(
-    instance_id: Uuid, said: Mapping[str, str], subscriptions: Iterable[MetricsSubscription]
+    instance_id: Uuid, values: Mapping[str, str], subscriptions: Iterable[MetricsSubscription]
 ) -> InstanceSubscription:
     """Combine the matching subscriptions: the shortest interval, and the metrics of all. If the interval or the metrics
     change, the subscription id changes too.
     """
-    found = [subscription for subscription in subscriptions if subscription.matches(said)]
+    found = [subscription for subscription in subscriptions if subscription.matches(values)]
     metrics: tuple[str, ...] = tuple(sorted({name for subscription in found for name in subscription.metrics}))
     if ALL_METRICS in metrics:
         metrics = (ALL_METRICS,)

@@ -110,9 +110,9 @@ class BrokerSessions:
         self._offsets.note(broker_id, offset)
         self._relay.applied(broker_id, offset)
         left = []
-        for wanted, future in self._waiting.pop(broker_id, ()):
-            if wanted > offset:
-                left.append((wanted, future))
+        for awaited, future in self._waiting.pop(broker_id, ()):
+            if awaited > offset:
+                left.append((awaited, future))
             elif not future.done():
                 future.set_result(None)
         if left:

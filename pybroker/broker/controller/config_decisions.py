@@ -118,15 +118,15 @@ _NO_CONFIG = ConfigImage({}, -1)
 def decide_alter_client_quotas(image: ClusterImage, event: AlterClientQuotas) -> Decision:
     """Change quotas; each entity succeeds or fails independently. An event may name an entity several times. A user's
     quotas and credentials are in the same znode."""
-    wanted: dict[str, Mapping[str, str]] = {}
+    requested: dict[str, Mapping[str, str]] = {}
     for change in event.changes:
         path = path_of(change.entity)
-        before = wanted[path] if path in wanted else _known(image, path).config
+        before = requested[path] if path in requested else _known(image, path).config
         merged: dict[str, str | None] = {**before, **change.values}
-        wanted[path] = {name: value for name, value in merged.items() if value is not None}
+        requested[path] = {name: value for name, value in merged.items() if value is not None}
     nodes: dict[str, ConfigImage] = {}
     steps = Steps()
-    for path, config in wanted.items():
+    for path, config in requested.items():
         if config == _known(image, path).config:
             continue
         unit: list[Operation] = []

@@ -34,11 +34,11 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
     operations: list[Operation] = []
     outcomes: list[ElectionOutcome] = []
     losses = Losses()
-    for wanted in _all(image) if event.partitions is None else event.partitions:
-        name, index = wanted.topic, wanted.partition
+    for requested in _all(image) if event.partitions is None else event.partitions:
+        name, index = requested.topic, requested.partition
         topic = image.topics.get(name)
-        if wanted.topic_id is not None and (topic is None or topic.topic_id != wanted.topic_id):
-            problem = f"No topic has the id {wanted.topic_id}."
+        if requested.topic_id is not None and (topic is None or topic.topic_id != requested.topic_id):
+            problem = f"No topic has the id {requested.topic_id}."
             outcomes.append(ElectionOutcome(name, index, ErrorCode.UNKNOWN_TOPIC_ID, problem))
             continue
         if topic is None or not 0 <= index < len(topic.partitions):

@@ -88,12 +88,12 @@ def place(
     return placed
 
 
-def _followers(leader: int, candidates: list[int], wanted: int, racks: Mapping[int, str]) -> list[int]:
+def _followers(leader: int, candidates: list[int], count: int, racks: Mapping[int, str]) -> list[int]:
     if not racks:
-        return candidates[:wanted]
+        return candidates[:count]
     chosen: list[int] = []
     had = {racks[leader]}
-    while len(chosen) < wanted:
+    while len(chosen) < count:
         fresh = next((broker for broker in candidates if racks[broker] not in had), None)
         if fresh is None:
             # Each rack with a free broker now has a replica, so begin the next round.

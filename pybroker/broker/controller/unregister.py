@@ -75,8 +75,8 @@ def decide_unregister(image: ClusterImage, event: UnregisterBroker) -> Decision:
         leftovers=leftovers,
         broker_epochs={broker_id: UNREGISTERED},
     )
-    said = f"unregistered broker={broker_id}: its data of deleted topics and removed replicas is no longer waited for"
-    return Decision(tuple(steps.operations), delta, None, seams=tuple(steps.seams), warnings=(said,))
+    line = f"unregistered broker={broker_id}: its data of deleted topics and removed replicas is no longer waited for"
+    return Decision(tuple(steps.operations), delta, None, seams=tuple(steps.seams), warnings=(line,))
 
 
 @decides(BrokerForgotten)

@@ -47,14 +47,14 @@ class RestoredStore:
     async def accept(self, reason: str) -> None:
         """Accept the store and record the reason."""
         await ensure_paths(self._store, ("/cluster", znodes.AUDIT))
-        said = Acceptance(secrets.token_hex(8), wall_ms())
+        accepted = Acceptance(secrets.token_hex(8), wall_ms())
         node = await get_or_none(self._store, znodes.RESTORED)
         make = Create if node is None else Set
-        operations: list[Operation] = [make(znodes.RESTORED, said.encode())]
+        operations: list[Operation] = [make(znodes.RESTORED, accepted.encode())]
         cluster_id = self._own_cluster()
         if cluster_id is not None and await get_or_none(self._store, znodes.CLUSTER_ID) is None:
             operations.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
-        operations.append(audit_record("cluster accept-restored-store", reason=reason, id=said.id))
+        operations.append(audit_record("cluster accept-restored-store", reason=reason, id=accepted.id))
         await self._store.multi(operations)
 
     def _own_cluster(self) -> str | None:

@@ -113,15 +113,15 @@ class StoreGuard:
             await refuse_unfinished(self._store)
         except StartError as problem:
             raise FatalError(str(problem)) from None
-        said = await acceptance(self._store)
-        if said is not None:
-            self.accepted_ms = said.accepted_ms
+        latest = await acceptance(self._store)
+        if latest is not None:
+            self.accepted_ms = latest.accepted_ms
         noted = self._noted
-        if said is not None and (noted is None or said.id not in noted.accepted):
+        if latest is not None and (noted is None or latest.id not in noted.accepted):
             if reason is not None:
                 log.warning("an operator accepted a metadata store that was set back: %s", reason)
             # The operator has accepted the store, so the recorded history no longer counts.
-            accepted = [*(() if noted is None else noted.accepted), said.id]
+            accepted = [*(() if noted is None else noted.accepted), latest.id]
             self._write(_File(-1, "", -1, accepted, self.accepted_ms))
         elif reason is not None:
             raise StoreSetBackError(

@@ -73,8 +73,8 @@ def check_order(start: dict[str, str], end: dict[str, str]) -> None:
     """Raise click.ClickException if the end is not after the start."""
     first, last = (int(each.get(name, -1)) for each, name in ((start, "startingTimestamp"), (end, "endingTimestamp")))
     if 0 <= last <= first:
-        said = [dt.datetime.fromtimestamp(each / 1000, dt.UTC).isoformat() for each in (first, last)]
-        raise click.ClickException(f"--from {said[0]} is not before --to {said[1]}")
+        times = [dt.datetime.fromtimestamp(each / 1000, dt.UTC).isoformat() for each in (first, last)]
+        raise click.ClickException(f"--from {times[0]} is not before --to {times[1]}")
 
 
 @contextmanager

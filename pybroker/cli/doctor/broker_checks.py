@@ -61,27 +61,27 @@ async def _one_cluster(bootstrap: str, client_config: Mapping[str, Any]) -> list
     from pybroker.client.client_errors import KafkaError
 
     addresses = [each.strip() for each in bootstrap.split(",") if each.strip()]
-    said: dict[str, str] = {}
+    cluster_ids: dict[str, str] = {}
     problems: dict[str, Exception] = {}
     for address in addresses:
         try:
             async with AdminClient({**client_config, "bootstrap.servers": address}) as admin:
-                said[address] = (await admin.describe_cluster()).cluster_id or "(no cluster id)"
+                cluster_ids[address] = (await admin.describe_cluster()).cluster_id or "(no cluster id)"
         except (KafkaError, OSError, TimeoutError) as problem:
             problems[address] = problem
-    if not said:
+    if not cluster_ids:
         raise next(iter(problems.values()))
     found = [
         warn(IDS, f"{address} does not respond: {problem}", "start this broker")
         for address, problem in problems.items()
     ]
-    if len(set(said.values())) > 1:
-        summary = ", ".join(f"{address} belongs to {cluster}" for address, cluster in said.items())
+    if len(set(cluster_ids.values())) > 1:
+        summary = ", ".join(f"{address} belongs to {cluster}" for address, cluster in cluster_ids.items())
         return [
             *found,
             bad(IDS, f"the addresses belong to several clusters: {summary}", "pass only brokers of one cluster"),
         ]
-    return [*found, ok(IDS, f"cluster {next(iter(said.values()))}")]
+    return [*found, ok(IDS, f"cluster {next(iter(cluster_ids.values()))}")]
 
 
 async def _settings(admin: AdminClient, brokers: Sequence[int]) -> dict[int, dict[str, str]]:

@@ -135,8 +135,8 @@ def _bar(made: Progress, console: Console) -> Iterator[None]:
 @contextmanager
 def _lines(made: Progress, console: Console) -> Iterator[None]:
     def look() -> None:
-        said = made.text(made.tasks)
-        console.print(f"{made.what}: {said}, {made.seconds:.0f} s", soft_wrap=True)
+        summary = made.text(made.tasks)
+        console.print(f"{made.what}: {summary}, {made.seconds:.0f} s", soft_wrap=True)
 
     with meanwhile(LINE_EVERY_S, look):
         yield

@@ -48,9 +48,9 @@ def spark_errors() -> tuple[type[Exception], ...]:
 def no_jvm(log: str) -> str:
     """Return the line of the JVM's output with the reason for its failure."""
     lines = [line for line in log.splitlines() if line.strip() and not line.startswith("WARNING")]
-    said = next((line.partition(": ")[2] for line in lines if line.startswith("Exception in thread")), None)
-    said = said or next((line for line in lines if "java" in line.lower()), None)
-    return said or "Spark did not start; check that Java is installed, or use --verbose to see Spark's log"
+    cause = next((line.partition(": ")[2] for line in lines if line.startswith("Exception in thread")), None)
+    cause = cause or next((line for line in lines if "java" in line.lower()), None)
+    return cause or "Spark did not start; check that Java is installed, or use --verbose to see Spark's log"
 
 
 def reason(text: str) -> str:
@@ -64,7 +64,7 @@ def reason(text: str) -> str:
     raised = [line for line in after.splitlines() if line[:1].strip()]
     if traceback and raised:
         return raised[0]
-    first = next((said for line in lines if not line.startswith(_CALLING) and (said := _plain(line))), "")
+    first = next((cause for line in lines if not line.startswith(_CALLING) and (cause := _plain(line))), "")
     causes = [_plain(line.removeprefix("Caused by: ")) for line in lines if line.startswith("Caused by: ")]
     last = next((each for each in reversed(causes) if each), "")
     return first + (f" {last}" if last not in first else "") or "Spark failed"

@@ -138,13 +138,13 @@ def receipt(before: TopicDeletion, after: TopicDeletion) -> dict[str, Any]:
 def receipt_sentence(before: TopicDeletion, after: TopicDeletion) -> str:
     """Return the receipt as a sentence for people."""
     size = "" if before.size_bytes is None else f", {before.size_bytes:,} bytes"
-    said = f"Purged topic {before.name} with id {before.topic_id}{size}"
+    sentence = f"Purged topic {before.name} with id {before.topic_id}{size}"
     missing = sorted(_holders(after))
     if not missing:
-        return f"{said}: no broker has data of it."
+        return f"{sentence}: no broker has data of it."
     brokers = f"broker {missing[0]}" if len(missing) == 1 else f"brokers {', '.join(map(str, missing))}"
     return (
-        f"{said}. Data remains on {brokers}; it is removed as soon as possible (`pybroker topics deletions "
+        f"{sentence}. Data remains on {brokers}; it is removed as soon as possible (`pybroker topics deletions "
         f"{before.topic_id}`)."
     )
 

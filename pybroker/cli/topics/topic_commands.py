@@ -62,8 +62,8 @@ def create(
 
     created, topic_id, warning = run(work())
     known = f" with id {topic_id}." if topic_id else "."
-    said = f"Created topic {topic}{known}" if created else f"Topic {topic} already exists{known}"
-    _done(target, {"topic": topic, "topic_id": topic_id, "created": created}, said)
+    sentence = f"Created topic {topic}{known}" if created else f"Topic {topic} already exists{known}"
+    _done(target, {"topic": topic, "topic_id": topic_id, "created": created}, sentence)
     if warning is not None:
         say(warning, err=True)
 
@@ -100,8 +100,8 @@ def delete(
     if now and not yes:
         shown = topic if wanted is None else f"with id {wanted}"
         click.confirm(f"Delete topic {shown} and remove its data permanently?", abort=True, err=True)
-    row, said = run(_delete(target, topic if wanted is None else wanted, if_exists=if_exists, now=now))
-    _done(target, row, said)
+    row, sentence = run(_delete(target, topic if wanted is None else wanted, if_exists=if_exists, now=now))
+    _done(target, row, sentence)
 
 
 async def _delete(
@@ -131,12 +131,12 @@ async def _delete(
         if not found:
             return row, f"Deleted topic {which}."
         row["topic"] = found[0].name
-        said = f"Deleted topic {found[0].name} with id {topic_id}."
-        return await _with_receipt(admin, row, said, found[0], now=now)
+        sentence = f"Deleted topic {found[0].name} with id {topic_id}."
+        return await _with_receipt(admin, row, sentence, found[0], now=now)
 
 
 async def _with_receipt(
-    admin: AdminClient, row: Mapping[str, object], said: str, waiting: TopicDeletion, *, now: bool
+    admin: AdminClient, row: Mapping[str, object], sentence: str, waiting: TopicDeletion, *, now: bool
 ) -> tuple[Mapping[str, object], str]:
     """Add the fate of the data: the end of the delay or, if `now` is true, the removal."""
     from pybroker.cli.topics.deleted_topics import undelete_hint
@@ -144,10 +144,10 @@ async def _with_receipt(
 
     if now:
         left = await purged(admin, waiting)
-        return {**row, **receipt(waiting, left)}, f"{said} {receipt_sentence(waiting, left)}"
+        return {**row, **receipt(waiting, left)}, f"{sentence} {receipt_sentence(waiting, left)}"
     back = undelete_hint(waiting)
     row = {**row, "undeletable": waiting.undeletable, "remove_after_ms": waiting.remove_after_ms}
-    return row, f"{said} {back}" if back else said
+    return row, f"{sentence} {back}" if back else sentence
 
 
 async def _living_id(admin: AdminClient, topic: str) -> Uuid | None:
@@ -194,9 +194,9 @@ def alter(topic: str | None, *, topic_id: str | None, partitions: int | None, if
 
     absent = run(work())
     altered = absent is None
-    said = absent or f"Topic {wanted} now has {partitions} partitions."
+    sentence = absent or f"Topic {wanted} now has {partitions} partitions."
     known = {} if topic_id is None else {"topic_id": str(wanted)}
-    _done(target, {"topic": topic, **known, "altered": altered}, said)
+    _done(target, {"topic": topic, **known, "altered": altered}, sentence)
 
 
 def _settings(pairs: Iterable[str]) -> dict[str, str]:

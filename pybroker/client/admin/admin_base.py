@@ -54,10 +54,10 @@ class AdminBase:
 
     async def _leaders(self, partitions: Iterable[Partition]) -> dict[int, list[Partition]]:
         """Group partitions by their leader's id. Raises KafkaError if a partition has no leader or does not exist."""
-        wanted = list(partitions)
-        cluster = await self._network.existing([by_name(each) for each in wanted])
+        requested = list(partitions)
+        cluster = await self._network.existing([by_name(each) for each in requested])
         found: dict[int, list[Partition]] = {}
-        for each in wanted:
+        for each in requested:
             leader = cluster.leader(by_name(each))
             if leader is None:
                 raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, about=str(each))

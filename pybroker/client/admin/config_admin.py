@@ -58,17 +58,17 @@ class ConfigsAdmin(AdminBase):
         include_documentation: bool = False,
     ) -> KeyedResult[ConfigResource, dict[str, ConfigEntry]]:
         """Return the settings of resources: resource → name → entry."""
-        wanted = list(resources)
+        requested = list(resources)
 
         async def work(futures: Futures[ConfigResource, dict[str, ConfigEntry]]) -> None:
-            for where, group in _by_broker(wanted).items():
+            for where, group in _by_broker(requested).items():
                 request = describe_request(group, synonyms=include_synonyms, documentation=include_documentation)
                 for each in described(await self._network.ask(request, where)):
                     if each.resource in futures:
                         future = futures[each.resource]
                         settle(future, each.error_code, each.error_message, each.entries, str(each.resource))
 
-        return KeyedResult(start(wanted, work))
+        return KeyedResult(start(requested, work))
 
     def incremental_alter_configs(
         self,

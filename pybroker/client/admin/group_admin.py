@@ -135,11 +135,11 @@ class GroupsAdmin(AdminBase):
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return committed offsets. The result omits partitions without a committed offset. partitions: None = all."""
-        wanted = None if partitions is None else by_topic(partitions)
+        requested = None if partitions is None else by_topic(partitions)
 
         async def ask(connection: BrokerConnection) -> dict[TopicPartition, OffsetAndMetadata]:
             version = min(connection.highest(m.OffsetFetchRequest), OFFSETS_BY_ID - 1)
-            answer = await connection.request(offset_fetch_request(group_id, wanted, {}), version)
+            answer = await connection.request(offset_fetch_request(group_id, requested, {}), version)
             return fetched_offsets(answer, version, group_id, {})
 
         found: dict[TopicPartition, OffsetAndMetadata] = await self._coordinator(group_id, ask)
@@ -169,8 +169,8 @@ class GroupsAdmin(AdminBase):
     ) -> KeyedResult[Partition, None]:
         """Delete committed offsets of partitions, by name or by id. No member of the group may subscribe to the topics.
         """
-        wanted = list(partitions)
-        ids = [topic_id_of(each) for each in wanted]
+        requested = list(partitions)
+        ids = [topic_id_of(each) for each in requested]
         by_id = m.DeleteOffsetsRequest(
             group_id=group_id,
             topics=[
@@ -181,7 +181,7 @@ class GroupsAdmin(AdminBase):
                         m.DeleteOffsetsRequest_DeleteOffsetsPartition(partition_index=index) for index in indexes
                     ],
                 )
-                for (name, topic_id), indexes in by_topic_and_id(wanted).items()
+                for (name, topic_id), indexes in by_topic_and_id(requested).items()
             ],
         )
         plain = m.OffsetDeleteRequest(
@@ -193,7 +193,7 @@ class GroupsAdmin(AdminBase):
                         m.OffsetDeleteRequest_OffsetDeleteRequestPartition(partition_index=index) for index in indexes
                     ],
                 )
-                for name, indexes in by_topic(by_name(each) for each in wanted).items()
+                for name, indexes in by_topic(by_name(each) for each in requested).items()
             ],
         )
 
@@ -204,7 +204,7 @@ class GroupsAdmin(AdminBase):
                 raise broker_error(answer.error_code, about=f"group {group_id}")
             return answer
 
-        return self._partition_by_partition(wanted, group_id, ask)
+        return self._partition_by_partition(requested, group_id, ask)
 
     def _partition_by_partition(
         self,

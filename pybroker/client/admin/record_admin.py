@@ -45,16 +45,16 @@ class RecordsAdmin(AdminBase):
     async def _list_offsets(
         self,
         leader: int,
-        wanted: Mapping[Partition, OffsetSpec],
+        requested: Mapping[Partition, OffsetSpec],
         read_committed: bool,
         futures: Futures[Partition, OffsetAndTimestamp],
     ) -> None:
         request = list_offsets_request(
-            wanted, {}, read_committed=read_committed, timeout_ms=self._config["request.timeout.ms"]
+            requested, {}, read_committed=read_committed, timeout_ms=self._config["request.timeout.ms"]
         )
         connection = await self._network.connection(leader)
-        self._require_topic_ids(connection, map(topic_id_of, wanted))
-        if any(spec.timestamp < -2 for spec in wanted.values()):
+        self._require_topic_ids(connection, map(topic_id_of, requested))
+        if any(spec.timestamp < -2 for spec in requested.values()):
             self._at_least(connection, m.ListOffsetsRequest, _MAX_TIMESTAMP_VERSION, "look for the largest timestamp")
         for where, code, found in listed_offsets(await connection.request(request)):
             if not _comes_later(code):

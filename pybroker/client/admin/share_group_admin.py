@@ -29,8 +29,8 @@ class ShareGroupsAdmin(AdminBase):
 
     async def list_share_group_offsets(self, group_id: str) -> dict[TopicPartition, SharePartitionOffset]:
         """Return the group's offsets in all partitions that it reads or has read."""
-        wanted = m.DescribeShareGroupOffsetsRequest_DescribeShareGroupOffsetsRequestGroup(group_id, None)
-        request = m.DescribeShareGroupOffsetsRequest([wanted])
+        requested = m.DescribeShareGroupOffsetsRequest_DescribeShareGroupOffsetsRequestGroup(group_id, None)
+        request = m.DescribeShareGroupOffsetsRequest([requested])
         answer = await self._ask_share(group_id, request, lambda all_groups: all_groups.groups[0])
         found = {}
         for topic in answer.groups[0].topics:

@@ -79,16 +79,16 @@ class TopicsAdmin(AdminBase):
     ) -> DeleteTopicsResult:
         """Delete topics. An id means exactly that incarnation (KIP-516); a name means the topic that has the name now.
         """
-        wanted = topic_collection(topics)
+        requested = topic_collection(topics)
         keys: Iterable[Any]
-        if isinstance(wanted, TopicIdCollection):
-            keys = wanted.topic_ids()
+        if isinstance(requested, TopicIdCollection):
+            keys = requested.topic_ids()
             rows = [m.DeleteTopicsRequest_DeleteTopicState(topic_id=topic_id) for topic_id in keys if topic_id]
             names: list[str] = []
         else:
-            keys = names = list(wanted.topic_names())
+            keys = names = list(requested.topic_names())
             rows = [m.DeleteTopicsRequest_DeleteTopicState(name=name) for name in names]
-        by_id = isinstance(wanted, TopicIdCollection)
+        by_id = isinstance(requested, TopicIdCollection)
         request = m.DeleteTopicsRequest(topics=rows, topic_names=names, timeout_ms=self._timeout_ms(timeout_s))
 
         async def ask(connection: BrokerConnection) -> Any:
@@ -116,16 +116,16 @@ class TopicsAdmin(AdminBase):
         self, topics: TopicCollection | Iterable[str], *, include_authorized_operations: bool = False
     ) -> DescribeTopicsResult:
         """Describe topics by id or by name. Never creates a topic."""
-        wanted = topic_collection(topics)
+        requested = topic_collection(topics)
         keys: Iterable[Any]
         topic = m.MetadataRequest_MetadataRequestTopic
-        if isinstance(wanted, TopicIdCollection):
-            keys = wanted.topic_ids()
+        if isinstance(requested, TopicIdCollection):
+            keys = requested.topic_ids()
             rows = [topic(topic_id=topic_id, name=None) for topic_id in keys if topic_id]
         else:
-            keys = wanted.topic_names()
+            keys = requested.topic_names()
             rows = [topic(name=name) for name in keys]
-        by_id = isinstance(wanted, TopicIdCollection)
+        by_id = isinstance(requested, TopicIdCollection)
         request = m.MetadataRequest(
             topics=rows,
             allow_auto_topic_creation=False,
@@ -207,20 +207,20 @@ class TopicsAdmin(AdminBase):
         """Add partitions: topic, by name or by id → new total number of partitions."""
         rows = []
         for topic, new in new_partitions.items():
-            wanted = NewPartitions(new) if isinstance(new, int) else new
+            requested = NewPartitions(new) if isinstance(new, int) else new
             assignments = (
                 None
-                if wanted.assignments is None
+                if requested.assignments is None
                 else [
                     m.CreatePartitionsRequest_CreatePartitionsAssignment(broker_ids=list(brokers))
-                    for brokers in wanted.assignments
+                    for brokers in requested.assignments
                 ]
             )
             rows.append(
                 m.CreatePartitionsRequest_CreatePartitionsTopic(
                     name=topic if isinstance(topic, str) else "",
                     topic_id=topic if isinstance(topic, Uuid) else Uuid.ZERO,
-                    count=wanted.total_count,
+                    count=requested.total_count,
                     assignments=assignments,
                 )
             )

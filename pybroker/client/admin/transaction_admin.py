@@ -112,10 +112,10 @@ class TransactionsAdmin(AdminBase):
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> KeyedResult[str, TransactionDescription]:
         """Describe transactional ids; an unknown id fails with TRANSACTIONAL_ID_NOT_FOUND."""
-        wanted = list(transactional_ids)
+        requested = list(transactional_ids)
 
         async def work(futures: Futures[str, TransactionDescription]) -> None:
-            for transactional_id in wanted:
+            for transactional_id in requested:
                 about = f"transactional id {transactional_id}"
 
                 async def ask(connection: BrokerConnection, one: str = transactional_id, about: str = about) -> Any:
@@ -129,7 +129,7 @@ class TransactionsAdmin(AdminBase):
                 node = await self._network.coordinator(transactional_id, CoordinatorKind.TRANSACTION)
                 settle(futures[transactional_id], row.error_code, None, _description(row, node), about)
 
-        return KeyedResult(start(wanted, work))
+        return KeyedResult(start(requested, work))
 
     async def _transaction_coordinator(
         self, transactional_id: str, ask: Callable[[BrokerConnection], Awaitable[Any]]
@@ -144,7 +144,7 @@ class TransactionsAdmin(AdminBase):
         self, partitions: Iterable[TopicPartition]
     ) -> KeyedResult[TopicPartition, tuple[ProducerState, ...]]:
         """Return partition → the producers in the leader's producer state."""
-        wanted = list(partitions)
+        requested = list(partitions)
 
         async def work(futures: Futures[TopicPartition, tuple[ProducerState, ...]]) -> None:
             async def one_round(_: BrokerConnection) -> None:
@@ -156,7 +156,7 @@ class TransactionsAdmin(AdminBase):
 
             await self._network.attempt("any", one_round, about="producers")
 
-        return KeyedResult(start(wanted, work))
+        return KeyedResult(start(requested, work))
 
     async def _describe_producers(
         self,
@@ -233,8 +233,8 @@ class TransactionsAdmin(AdminBase):
         idle_ms: skip a producer that has written to the partition within this time. The default is the longest
         transaction timeout that brokers allow (`transaction.max.timeout.ms`).
         """
-        wanted = list(partitions)
-        known, now_ms = await self.describe_producers(wanted), wall_ms()
+        requested = list(partitions)
+        known, now_ms = await self.describe_producers(requested), wall_ms()
         candidates = [
             OpenTransaction(where, producer)
             for where, producers in known.items()

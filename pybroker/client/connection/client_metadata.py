@@ -46,8 +46,8 @@ class ClientMetadata:
         """Return a Metadata request for some topics, or for all (None). create: let the broker create
         missing topics.
         """
-        wanted = None if topics is None else [MetadataRequest_MetadataRequestTopic(name=name) for name in topics]
-        return MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
+        requested = None if topics is None else [MetadataRequest_MetadataRequestTopic(name=name) for name in topics]
+        return MetadataRequest(topics=requested, allow_auto_topic_creation=create)
 
     def update(self, response: Any, now: float, *, whole: bool = False) -> Cluster:
         """Merge a Metadata response. whole: the request was for all topics, so topics that are not in the response are

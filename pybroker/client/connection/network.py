@@ -308,12 +308,12 @@ class Network:
 
         Raises the same errors as `ask`; errors of single topics are in the result.
         """
-        wanted = None if topics is None else frozenset(topics)
-        task = self._refreshing.get(wanted)
+        requested = None if topics is None else frozenset(topics)
+        task = self._refreshing.get(requested)
         if task is None:
-            task = asyncio.create_task(self._refresh(wanted, create))
-            self._refreshing[wanted] = task
-            task.add_done_callback(lambda _: self._refreshing.pop(wanted, None))
+            task = asyncio.create_task(self._refresh(requested, create))
+            self._refreshing[requested] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(requested, None))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -344,14 +344,14 @@ class Network:
 
         Raises UnknownTopicError if a partition does not exist, KafkaError if the caller may not see a topic.
         """
-        wanted = list(partitions)
+        requested = list(partitions)
         loop = asyncio.get_running_loop()
         since: float | None = None
 
         async def look(_: BrokerConnection) -> Cluster:
             nonlocal since
-            cluster = await self.refresh({each.topic for each in wanted})
-            for each in wanted:
+            cluster = await self.refresh({each.topic for each in requested})
+            for each in requested:
                 topic = cluster.by_name.get(each.topic)
                 if topic is not None and topic.error_code and not is_retriable(topic.error_code):
                     raise broker_error(topic.error_code, about=str(each))

@@ -25,7 +25,7 @@ def heeds_ids(connection: BrokerConnection) -> bool:
 
 
 def list_offsets_request(
-    wanted: Mapping[Partition, OffsetSpec],
+    requested: Mapping[Partition, OffsetSpec],
     leader_epochs: Mapping[Partition, int],
     *,
     read_committed: bool,
@@ -34,7 +34,7 @@ def list_offsets_request(
     """Return a ListOffsets request for partitions of one leader. leader_epochs: the leader epochs that the client knows
     (KIP-320).
     """
-    specs: Mapping[Any, OffsetSpec] = wanted
+    specs: Mapping[Any, OffsetSpec] = requested
     epochs: Mapping[Any, int] = leader_epochs
     return m.ListOffsetsRequest(
         replica_id=-1,
@@ -52,7 +52,7 @@ def list_offsets_request(
                     for index in indexes
                 ],
             )
-            for (name, topic_id), indexes in by_topic_and_id(wanted).items()
+            for (name, topic_id), indexes in by_topic_and_id(requested).items()
         ],
         timeout_ms=timeout_ms,
     )

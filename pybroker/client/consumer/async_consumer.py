@@ -326,10 +326,10 @@ class Consumer(ClientLifecycle):
         found = await self._offsets({where: OffsetSpec.for_timestamp(time) for where, time in times.items()})
         return {where: result if result.offset >= 0 else None for where, result in found.items()}
 
-    async def _offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
+    async def _offsets(self, requested: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
         await self._start()
         assert self._fetcher is not None, "started"
-        return await self._fetcher.lookup.find(wanted)
+        return await self._fetcher.lookup.find(requested)
 
     # Committed offsets --------------------------------------------------------------------------------------
 
@@ -356,11 +356,11 @@ class Consumer(ClientLifecycle):
         """Return committed offsets. The result omits a partition without a committed offset in its current incarnation.
         """
         await self._start()
-        wanted = list(partitions)
+        requested = list(partitions)
         network = self._network
         assert network is not None, "started"
-        await network.refresh({where.topic for where in wanted})
-        return await self._rebalances.commits().committed(wanted)
+        await network.refresh({where.topic for where in requested})
+        return await self._rebalances.commits().committed(requested)
 
     # Looking around -----------------------------------------------------------------------------------------
 

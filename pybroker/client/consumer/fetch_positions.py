@@ -151,9 +151,9 @@ class Positions:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
         """Replace the assignment. Partitions that stay assigned keep their state. Return the added partitions."""
-        wanted = list(dict.fromkeys(partitions))
-        added = [PartitionState(where) for where in wanted if where not in self._states]
-        kept = {where: self._states[where] for where in wanted if where in self._states}
+        requested = list(dict.fromkeys(partitions))
+        added = [PartitionState(where) for where in requested if where not in self._states]
+        kept = {where: self._states[where] for where in requested if where in self._states}
         for where, state in self._states.items():
             if where not in kept:
                 state.turn += 1

@@ -107,7 +107,7 @@ class Fetcher:
         if now - self._network.metadata.updated_at > self._config.seconds("metadata.max.age.ms"):
             self._refresh()
         cluster = self._network.cluster
-        wanted: dict[int, dict[TopicPartition, FetchPartition]] = {}
+        requested: dict[int, dict[TopicPartition, FetchPartition]] = {}
         for state in self._positions:
             if state.not_before > now:
                 next_time = min(next_time, state.not_before)
@@ -124,10 +124,10 @@ class Fetcher:
             elif state.may_fetch(now):
                 node = self._read_from(state, info.leader, now)
                 if node not in self._asking:
-                    wanted.setdefault(node, {})[state.where] = FetchPartition(
+                    requested.setdefault(node, {})[state.where] = FetchPartition(
                         state.topic_id, info.leader_epoch, state.fetch_offset
                     )
-        for node, partitions in wanted.items():
+        for node, partitions in requested.items():
             self._asking.add(node)
             self._background.spawn(self._fetch(node, partitions))
         return max(0.0, next_time - self._loop.time())
@@ -154,14 +154,14 @@ class Fetcher:
 
     # Fetching -----------------------------------------------------------------------------------------------
 
-    async def _fetch(self, node: int, wanted: dict[TopicPartition, FetchPartition]) -> None:
+    async def _fetch(self, node: int, requested: dict[TopicPartition, FetchPartition]) -> None:
         session = self._sessions.setdefault(node, FetchSession())
-        asked = {where: (state, state.turn) for where in wanted if (state := self._positions.get(where)) is not None}
+        asked = {where: (state, state.turn) for where in requested if (state := self._positions.get(where)) is not None}
         try:
             connection = await self._network.connection(node, LANE)
             highest = connection.highest(m.FetchRequest)
-            version = highest if all(want.topic_id for want in wanted.values()) else min(highest, BY_ID - 1)
-            request = self._request(session, wanted, version)
+            version = highest if all(want.topic_id for want in requested.values()) else min(highest, BY_ID - 1)
+            request = self._request(session, requested, version)
             limit = self._config.seconds("request.timeout.ms") + self._config.seconds("fetch.max.wait.ms")
             answer = await connection.request(request, version, timeout_s=limit)
             self._metrics.add("fetch-total")
@@ -173,7 +173,7 @@ class Fetcher:
             # Take the names before `answered`, because `answered` drops them if the broker's session cache is full.
             names = session.names() if version >= BY_ID else {}
             session.answered(answer.session_id)
-            self._take(session, answer, names, wanted, asked, node=node)
+            self._take(session, answer, names, requested, asked, node=node)
             self._backoff.reset()
         except (*LOST, KafkaError) as error:
             session.reset()
@@ -188,8 +188,8 @@ class Fetcher:
             self._asking.discard(node)
             self._background.wake()
 
-    def _request(self, session: FetchSession, wanted: dict[TopicPartition, FetchPartition], version: int) -> Any:
-        session_id, epoch, topics, forgotten = session.ask(wanted, version)
+    def _request(self, session: FetchSession, requested: dict[TopicPartition, FetchPartition], version: int) -> Any:
+        session_id, epoch, topics, forgotten = session.ask(requested, version)
         for topic in topics:
             for row in topic.partitions:
                 row.partition_max_bytes = self._config["max.partition.fetch.bytes"]
@@ -210,7 +210,7 @@ class Fetcher:
         session: FetchSession,
         answer: Any,
         names: dict[Uuid, str],
-        wanted: dict[TopicPartition, FetchPartition],
+        requested: dict[TopicPartition, FetchPartition],
         asked: dict[TopicPartition, tuple[PartitionState, int]],
         *,
         node: int,
@@ -234,7 +234,7 @@ class Fetcher:
                         state.not_before = self._loop.time() + self._backoff.next()
                         self._refresh()
                     else:
-                        self._refused(state, row.error_code, wanted[where].offset)
+                        self._refused(state, row.error_code, requested[where].offset)
                     arrived = True
                     continue
                 if row.preferred_read_replica not in (-1, node):

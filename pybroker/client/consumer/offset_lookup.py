@@ -25,23 +25,23 @@ class OffsetLookup:
         self._network = network
         self._committed_only = config["isolation.level"] == "read_committed"
 
-    async def find(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
+    async def find(self, requested: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Find offsets, even of partitions that the metadata does not have yet; retry while leaders change. Raises
         UnknownTopicError if a partition does not exist.
         """
-        await self._network.existing(wanted)
+        await self._network.existing(requested)
 
         async def look(_: object) -> dict[TopicPartition, OffsetAndTimestamp]:
-            await self._network.refresh({where.topic for where in wanted})
-            return await self.once(wanted)
+            await self._network.refresh({where.topic for where in requested})
+            return await self.once(requested)
 
         return await self._network.attempt("any", look, about="offsets")
 
-    async def once(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
+    async def once(self, requested: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Send requests to the current leaders once. Raises the first error."""
         by_leader: dict[int, dict[TopicPartition, OffsetSpec]] = {}
         epochs = {}
-        for where, spec in wanted.items():
+        for where, spec in requested.items():
             info = self._network.cluster.partition(where)
             if info is None or info.leader < 0:
                 raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, about=str(where))

@@ -101,12 +101,12 @@ class ShareMember:
             log.warning("Group %s: no poll for max.poll.interval.ms=%.0f, leaving", self._group_id, limit_s * 1000)
             await self.leave()
             return
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "rack_id": self._config["client.rack"] or None,
             "subscribed_topic_names": sorted(self._topics or ()),
         }
         known = self._said or {}
-        changes = {name: value for name, value in said.items() if name not in known or known[name] != value}
+        changes = {name: value for name, value in fields.items() if name not in known or known[name] != value}
         self._asked_in = True
         try:
             answer = await self._ask(
@@ -127,7 +127,7 @@ class ShareMember:
             self._judge(answer.error_code, answer.error_message)
             return
         self._backoff.reset()
-        self._said, self._epoch = said, answer.member_epoch
+        self._said, self._epoch = fields, answer.member_epoch
         self._due = self._loop.time() + answer.heartbeat_interval_ms / 1000
         if answer.assignment is not None:
             self._assign(

@@ -84,9 +84,9 @@ def error_text(error: Exception) -> str:
             )
         return f"Wrong user or password. {error.message or ''}".strip()
     if isinstance(error, KafkaError):
-        said = _WORDS.get(error.code)
+        explanation = _WORDS.get(error.code)
         text = error.message or ""
-        if said is None:
+        if explanation is None:
             return f"{text or 'The broker refused'} ({error.name})"
-        return f"{said} ({error.name}{': ' + text if text else ''})"
+        return f"{explanation} ({error.name}{': ' + text if text else ''})"
     return str(error) or "The broker did not respond in time."

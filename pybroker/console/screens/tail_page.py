@@ -61,7 +61,7 @@ async def _stream(context: PageContext, partitions: tuple[TopicPartition, ...]) 
         return
     needle = context.query.text("contains").encode()
     give_up = time.monotonic() + LIFE_S
-    said = time.monotonic()
+    sent_at = time.monotonic()
     away: str | None = None
     try:
         async with context.clients.tail() as consumer:
@@ -76,15 +76,15 @@ async def _stream(context: PageContext, partitions: tuple[TopicPartition, ...]) 
                     shown = [shown_record(context, each) for each in rows[:ROWS_A_TURN]]
                     left_out = len(rows) - len(shown)
                     yield _event("records", context.render_fragment("record_rows.html", rows=shown, left_out=left_out))
-                    said = time.monotonic()
+                    sent_at = time.monotonic()
                 elif not read:
                     problem = await _problem(context)
                     if problem != away:
                         yield _event("away", problem) if problem else _event("ready", "")
                         away = problem
-                    if time.monotonic() - said > QUIET_S:
+                    if time.monotonic() - sent_at > QUIET_S:
                         yield ": still here\n\n"
-                        said = time.monotonic()
+                        sent_at = time.monotonic()
     except TROUBLE as error:
         yield _event("problem", error_text(error))
         return

@@ -92,8 +92,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
     def note_subscribed(self) -> None:
         """Recompute the set of topics to which members subscribe. Remove regular expressions that no member uses."""
         subscriptions = {(m.subscription.topics, m.subscription.regex) for m in self.members.values()}
-        wanted = {regex for _, regex in subscriptions if regex is not None}
-        for regex in self.regexes.keys() - wanted:
+        used = {regex for _, regex in subscriptions if regex is not None}
+        for regex in self.regexes.keys() - used:
             del self.regexes[regex]
         subscribed = frozenset(name for topics, regex in subscriptions for name in self.names_of(topics, regex))
         if subscribed != self.subscribed:

@@ -324,7 +324,7 @@ class OffsetCommits:
         self,
         shard: GroupShard,
         group_id: str,
-        wanted: Sequence[tuple[str, int]],
+        requested: Sequence[tuple[str, int]],
         finished: Finished,
     ) -> None:
         """Handle an OffsetDelete (KIP-496) for topics that no member subscribes to.
@@ -337,7 +337,7 @@ class OffsetCommits:
         group.check_offset_deletion()
         answers: list[ErrorCode] = []
         doomed: list[tuple[Uuid, OffsetKey]] = []
-        for name, partition in wanted:
+        for name, partition in requested:
             topic_id = self._topics.topic_id(name)
             if topic_id is None or not 0 <= partition < self._topics.partition_count(topic_id):
                 answers.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

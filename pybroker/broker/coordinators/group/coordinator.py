@@ -330,12 +330,12 @@ class GroupCoordinator:
     def fetch(
         self,
         group_id: str,
-        wanted: Sequence[tuple[Uuid, int]],
+        requested: Sequence[tuple[Uuid, int]],
     ) -> list[CommittedOffset | None]:
         """Handle an OffsetFetch of some partitions; the result has their order. Raise KafkaError for the whole group.
         """
         shard = self.shard(group_id, empty_allowed=True)
-        return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in wanted]
+        return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in requested]
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise KafkaError UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH if the member must not fetch the group's offsets.
@@ -364,7 +364,7 @@ class GroupCoordinator:
         return [found for found in shard.offsets.topics(group_id).items() if name_of(found[0]) is not None]
 
     def delete_offsets(
-        self, group_id: str, wanted: Sequence[tuple[str, int]]
+        self, group_id: str, requested: Sequence[tuple[str, int]]
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """Handle an OffsetDelete. Return one error code per partition when the tombstones are durable.
 
@@ -372,8 +372,8 @@ class GroupCoordinator:
         """
         shard = self.shard(group_id)
         reply: Reply[list[ErrorCode]] = Reply()
-        bounded = BoundedCallback(reply, len(wanted))
-        self._shard_dependencies.commits.delete(shard, group_id, wanted, bounded)
+        bounded = BoundedCallback(reply, len(requested))
+        self._shard_dependencies.commits.delete(shard, group_id, requested, bounded)
         self._bound(bounded)
         return reply.outcome(self._loop)
 

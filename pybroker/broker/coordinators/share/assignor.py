@@ -22,13 +22,13 @@ def simple(
     members than partitions, several members share a partition. Otherwise each partition has one member, and a member
     may have several partitions.
     """
-    by_wish: dict[frozenset[Partition], list[str]] = {}
-    for member, wanted in subscribers.items():
-        by_wish.setdefault(frozenset(wanted), []).append(member)
+    by_subscription: dict[frozenset[Partition], list[str]] = {}
+    for member, subscribed_partitions in subscribers.items():
+        by_subscription.setdefault(frozenset(subscribed_partitions), []).append(member)
     shares: dict[str, set[Partition]] = {member: set() for member in subscribers}
-    for wanted, members in by_wish.items():
-        if wanted:
-            _share_out(sorted(wanted), sorted(members), before, shares)
+    for subscribed_partitions, members in by_subscription.items():
+        if subscribed_partitions:
+            _share_out(sorted(subscribed_partitions), sorted(members), before, shares)
     return {member: frozenset(share) for member, share in shares.items()}
 
 

@@ -121,13 +121,13 @@ class ShareGroup(EpochGroup[ShareGroupMember, frozenset[Partition]]):
             for states in (self.initialized, self.initializing):
                 if topic_id in states:
                     known |= states[topic_id].partitions
-            if wanted := frozenset(range(count)) - known:
-                found[topic_id] = TopicState(name, wanted)
+            if requested := frozenset(range(count)) - known:
+                found[topic_id] = TopicState(name, requested)
         return found
 
-    def begin(self, wanted: Mapping[Uuid, TopicState]) -> None:
+    def begin(self, requested: Mapping[Uuid, TopicState]) -> None:
         """Note that share states are being initialized."""
-        for topic_id, topic in wanted.items():
+        for topic_id, topic in requested.items():
             _add(self.initializing, topic_id, topic)
 
     def made(self, made: Mapping[Uuid, TopicState]) -> None:

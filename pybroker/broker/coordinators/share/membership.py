@@ -137,8 +137,8 @@ def progress(group: ShareGroup, member_id: str, topics: Mapping[Uuid, tuple[str,
     """
     member, target = group.member(member_id), group.target.get(member_id, frozenset())
     if group.epoch > group.target_epoch:
-        wanted = {topic_id for topic_id, (name, _) in topics.items() if name in member.topics}
-        target = frozenset(partition for partition in target if partition[0] in wanted)
+        requested = {topic_id for topic_id, (name, _) in topics.items() if name in member.topics}
+        target = frozenset(partition for partition in target if partition[0] in requested)
     moved = member.moved_to(group.target_epoch, target)
     group.members[member_id] = moved
     return moved

@@ -30,11 +30,11 @@ class PartitionEnds:
             return None if ends is None or ends.lags_epoch_start else ends.high_watermark
         if leader < 0 or self._brokers is None:
             return None
-        wanted = wire.ListOffsetsRequest_ListOffsetsPartition(
+        requested = wire.ListOffsetsRequest_ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=epoch, timestamp=LATEST
         )
         request = wire.ListOffsetsRequest(
-            replica_id=-1, topics=[wire.ListOffsetsRequest_ListOffsetsTopic(topic_id=topic_id, partitions=[wanted])]
+            replica_id=-1, topics=[wire.ListOffsetsRequest_ListOffsetsTopic(topic_id=topic_id, partitions=[requested])]
         )
         try:
             answer = await self._brokers.ask(leader, request)

@@ -22,14 +22,14 @@ class OtherShareCoordinators:
 
     async def initialize(self, broker_id: int, key: Key, state_epoch: int, start_offset: int) -> None:
         """See `Persister.initialize`."""
-        wanted = m.InitializeShareGroupStateRequest_PartitionData(key.partition, state_epoch, start_offset)
-        topic = m.InitializeShareGroupStateRequest_InitializeStateData(key.topic_id, [wanted])
+        requested = m.InitializeShareGroupStateRequest_PartitionData(key.partition, state_epoch, start_offset)
+        topic = m.InitializeShareGroupStateRequest_InitializeStateData(key.topic_id, [requested])
         await self._ask(broker_id, m.InitializeShareGroupStateRequest(key.group, [topic]))
 
     async def read(self, broker_id: int, key: Key, leader_epoch: int) -> ShareState:
         """See `Persister.read`."""
-        wanted = m.ReadShareGroupStateRequest_PartitionData(key.partition, leader_epoch)
-        topic = m.ReadShareGroupStateRequest_ReadStateData(key.topic_id, [wanted])
+        requested = m.ReadShareGroupStateRequest_PartitionData(key.partition, leader_epoch)
+        topic = m.ReadShareGroupStateRequest_ReadStateData(key.topic_id, [requested])
         result = await self._ask(broker_id, m.ReadShareGroupStateRequest(key.group, [topic]))
         try:
             batches = tuple(batches_of(result.state_batches))
@@ -39,7 +39,7 @@ class OtherShareCoordinators:
 
     async def write(self, broker_id: int, key: Key, write: Write) -> None:
         """See `Persister.write`."""
-        wanted = m.WriteShareGroupStateRequest_PartitionData(
+        requested = m.WriteShareGroupStateRequest_PartitionData(
             partition=key.partition,
             state_epoch=write.state_epoch,
             leader_epoch=write.leader_epoch,
@@ -47,19 +47,19 @@ class OtherShareCoordinators:
             delivery_complete_count=write.complete_count,
             state_batches=[m.WriteShareGroupStateRequest_StateBatch(*batch) for batch in write.batches],
         )
-        topic = m.WriteShareGroupStateRequest_WriteStateData(key.topic_id, [wanted])
+        topic = m.WriteShareGroupStateRequest_WriteStateData(key.topic_id, [requested])
         await self._ask(broker_id, m.WriteShareGroupStateRequest(key.group, [topic]))
 
     async def delete(self, broker_id: int, key: Key) -> None:
         """See `Persister.delete`."""
-        wanted = m.DeleteShareGroupStateRequest_PartitionData(key.partition)
-        topic = m.DeleteShareGroupStateRequest_DeleteStateData(key.topic_id, [wanted])
+        requested = m.DeleteShareGroupStateRequest_PartitionData(key.partition)
+        topic = m.DeleteShareGroupStateRequest_DeleteStateData(key.topic_id, [requested])
         await self._ask(broker_id, m.DeleteShareGroupStateRequest(key.group, [topic]))
 
     async def summary(self, broker_id: int, key: Key) -> ShareState | None:
         """See `Persister.summary`."""
-        wanted = m.ReadShareGroupStateSummaryRequest_PartitionData(key.partition, -1)
-        topic = m.ReadShareGroupStateSummaryRequest_ReadStateSummaryData(key.topic_id, [wanted])
+        requested = m.ReadShareGroupStateSummaryRequest_PartitionData(key.partition, -1)
+        topic = m.ReadShareGroupStateSummaryRequest_ReadStateSummaryData(key.topic_id, [requested])
         result = await self._ask(broker_id, m.ReadShareGroupStateSummaryRequest(key.group, [topic]))
         if result.state_epoch < 0:
             return None

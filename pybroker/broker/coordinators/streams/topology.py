@@ -257,18 +257,18 @@ def _alike(group: frozenset[str], specified: Mapping[str, int], count: Callable[
     others = sorted(name for name in group if name not in specified)
     fixed = [name for name in internal if specified[name]]
     if others:
-        wanted = _same(others, count)
+        expected = _same(others, count)
     elif fixed:
-        wanted = _same(fixed, count)
+        expected = _same(fixed, count)
     else:
-        wanted = max((count(name) for name in internal), default=0)
+        expected = max((count(name) for name in internal), default=0)
     for name in fixed:
-        if count(name) != wanted:
+        if count(name) != expected:
             raise PartitionCountError(
                 f"Number of partitions [{count(name)}] of repartition topic [{name}] doesn't match number of"
-                f" partitions [{wanted}] of the source topic."
+                f" partitions [{expected}] of the source topic."
             )
-    return dict.fromkeys(internal, wanted)
+    return dict.fromkeys(internal, expected)
 
 
 def _same(names: list[str], count: Callable[[str], int]) -> int:

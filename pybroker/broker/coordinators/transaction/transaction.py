@@ -225,13 +225,13 @@ def add(
     """Add partitions to the transaction, or begin a transaction. Return the same object if it already contains the
     partitions. Raise KafkaError."""
     check_producer(now, who)
-    wanted = frozenset(parts)
-    if now.state is TransactionState.ONGOING and wanted <= now.partitions:
+    requested = frozenset(parts)
+    if now.state is TransactionState.ONGOING and requested <= now.partitions:
         return now
     return now.moved(
         TransactionState.ONGOING,
         now_ms,
-        partitions=now.partitions | wanted if now.state is TransactionState.ONGOING else wanted,
+        partitions=now.partitions | requested if now.state is TransactionState.ONGOING else requested,
         start_ms=now.start_ms if now.state is TransactionState.ONGOING else now_ms,
         last_epoch=NO_EPOCH if version == VERSION_1 else now.last_epoch,
         version=version,

@@ -265,7 +265,7 @@ class ConsumerProtocolMember(GroupMembership):
             return
         this = self._round
         try:
-            said, changes, version = await self._changed_fields()
+            fields, changes, version = await self._changed_fields()
             self._asked_in = True
             answer = await self.ask(
                 m.ConsumerGroupHeartbeatRequest(
@@ -290,7 +290,7 @@ class ConsumerProtocolMember(GroupMembership):
             self._handle_error(answer.error_code, answer.error_message)
             return
         self._backoff.reset()
-        self._said, self._epoch = said, answer.member_epoch
+        self._said, self._epoch = fields, answer.member_epoch
         self._due = self._loop.time() + answer.heartbeat_interval_ms / 1000
         if answer.assignment is not None:
             self._target = frozenset(
@@ -317,7 +317,7 @@ class ConsumerProtocolMember(GroupMembership):
         owned: dict[Uuid, list[int]] = {}
         for topic_id, index in sorted(self._owned, key=lambda each: (str(each[0]), each[1])):
             owned.setdefault(topic_id, []).append(index)
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "instance_id": self._instance_id,
             "rack_id": self._config["client.rack"] or None,
             "rebalance_timeout_ms": self._poll_interval_ms,
@@ -329,14 +329,15 @@ class ConsumerProtocolMember(GroupMembership):
             ],
         }
         if version >= _REGEX_FROM:
-            said["subscribed_topic_regex"] = self._regex if by_regex else ""
+            fields["subscribed_topic_regex"] = self._regex if by_regex else ""
         known = self._said
         if known is None:
-            return said, {**said, "subscribed_topic_regex": self._regex} if by_regex else _without_regex(said), version
-        changes = {name: value for name, value in said.items() if name not in known or known[name] != value}
+            first = {**fields, "subscribed_topic_regex": self._regex} if by_regex else _without_regex(fields)
+            return fields, first, version
+        changes = {name: value for name, value in fields.items() if name not in known or known[name] != value}
         if self._instance_id is not None:
             changes["instance_id"] = self._instance_id
-        return said, changes, version
+        return fields, changes, version
 
     def _again(self) -> None:
         """Send a full heartbeat after a pause, because the coordinator was unreachable or did not answer."""
@@ -413,5 +414,5 @@ class ConsumerProtocolMember(GroupMembership):
         await asyncio.gather(self._heart, return_exceptions=True)
 
 
-def _without_regex(said: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in said.items() if name != "subscribed_topic_regex"}
+def _without_regex(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name != "subscribed_topic_regex"}

@@ -137,26 +137,26 @@ class GroupCommits:
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return committed offsets. The result omits a partition without a committed offset in its current incarnation.
         """
-        wanted = list(partitions)
-        if not wanted:
+        requested = list(partitions)
+        if not requested:
             return {}
 
         async def once() -> dict[TopicPartition, OffsetAndMetadata]:
             try:
-                return await self._committed(wanted)
+                return await self._committed(requested)
             except KafkaError as error:
                 self._member.answered(error.code)
                 if error.code == ErrorCode.STALE_MEMBER_EPOCH:
                     raise _Stale(error.code, error.message) from None
                 if error.code == ErrorCode.UNKNOWN_TOPIC_ID:
-                    await self._network.refresh({each.topic for each in wanted})
+                    await self._network.refresh({each.topic for each in requested})
                 raise
 
         return await self._member.attempt(once)
 
-    async def _committed(self, wanted: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+    async def _committed(self, requested: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         highest = await self._member.highest(m.OffsetFetchRequest)
-        topics = by_topic(wanted)
+        topics = by_topic(requested)
         ids = {topic: self._topic_id(TopicPartition(topic, indexes[0])) for topic, indexes in topics.items()}
         version = highest if all(ids.values()) else min(highest, OFFSETS_BY_ID - 1)
         request = offset_fetch_request(
