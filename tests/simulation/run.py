@@ -17,7 +17,6 @@ from unittest import mock
 
 from pybroker.broker.controller import topic_decisions
 from pybroker.broker.interbroker import cluster_controller_client
-from pybroker.broker.quorum import fetch_reports
 from pybroker.native import Uuid
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.loop import PROCESS
@@ -55,7 +54,6 @@ class _Bugs(logging.Handler):
 def _seeded(cluster: SimulatedCluster) -> Iterator[None]:
     """Take ids and time from the simulation."""
     ids: Any = SimpleNamespace(random=cluster.new_id, ZERO=Uuid.ZERO)
-    clock: Any = SimpleNamespace(monotonic=cluster.loop.time)
     root = logging.getLogger("pybroker")
     level, propagate = root.level, root.propagate
     bugs = _Bugs(cluster.broken)
@@ -66,7 +64,6 @@ def _seeded(cluster: SimulatedCluster) -> Iterator[None]:
         with (
             mock.patch.object(topic_decisions.decide_create, "__defaults__", (cluster.new_id,)),
             mock.patch.object(cluster_controller_client, "Uuid", ids),
-            mock.patch.object(fetch_reports, "time", clock),
         ):
             yield
     finally:

@@ -21,7 +21,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 CHECKS = 8
-"""Number of checks for expired sessions within one session timeout."""
+"""Number of checks for expired sessions within one session timeout, while a broker is silent."""
 
 
 class BrokerSessions:
@@ -133,14 +133,21 @@ class BrokerSessions:
             self._waiting.setdefault(broker_id, []).append((offset, future))
         return future
 
+    def _next_check(self, now: float) -> float:
+        """Return the time of the next check. While all brokers send heartbeats, no check is due until one of them is
+        silent for half a session."""
+        heard = (heard for broker_id, heard in self._heard.items() if broker_id != self._broker_id)
+        return max(min(heard, default=now) + self._session_s / 2, now + self._session_s / CHECKS)
+
     async def _run(self) -> None:
-        loop, pause_s = asyncio.get_running_loop(), self._session_s / CHECKS
+        loop = asyncio.get_running_loop()
         while True:
             before = loop.time()
+            pause_s = self._next_check(before) - before
             await asyncio.sleep(pause_s)
             now = loop.time()
             late = now - before - pause_s
-            if late > pause_s:
+            if late > self._session_s / CHECKS:
                 # This process was paused. Heartbeats that arrived in the meantime are still unread.
                 self._heard = {broker_id: heard + late for broker_id, heard in self._heard.items()}
             for broker_id, heard in list(self._heard.items()):

@@ -92,6 +92,7 @@ def quorum_parts(
         incarnation=quorum.incarnation,
         reports=quorum.reports,
         heartbeat_s=config.get_int("broker.heartbeat.interval.ms") / 1000,
+        leads=lambda: quorum.loader.leader[1] == dependencies.broker_id,
         log_dirs=config.log_dirs,
         cordoned=config.cordoned_log_dirs,
     )
@@ -119,4 +120,5 @@ def quorum_parts(
         membership=VoterMembership(Path(config.metadata_log_dir), dependencies.broker_id, quorum.directory_id),
         offers=config.joins_voters,
     )
+    quorum.node.follow_voters(offers.voters_changed)
     return QuorumParts(registration, publisher, reports, offers)

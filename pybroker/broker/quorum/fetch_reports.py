@@ -4,7 +4,8 @@ metadata topic. Its fetches of the topic carry the reports, which replace heartb
 
 from __future__ import annotations
 
-import time
+import asyncio
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pybroker.broker.quorum.applied_offsets import AppliedOffsets
@@ -38,11 +39,14 @@ class FetchReports:
         """Returns the content of the next report."""
         self._received = NOTHING
         self._received_at = float("-inf")
+        self.on_received: Callable[[BrokerReport], None] = lambda report: None
+        """Called with each report that the leader of the quorum has received."""
 
     def received(self, report: BrokerReport) -> None:
         """Record that the leader of the quorum has answered a fetch with this report."""
-        self._received, self._received_at = report, time.monotonic()
+        self._received, self._received_at = report, asyncio.get_running_loop().time()
+        self.on_received(report)
 
     def is_known(self, report: BrokerReport, age_s: float) -> bool:
         """Return whether the leader got this report within the last `age_s` seconds."""
-        return self._received == report and time.monotonic() - self._received_at <= age_s
+        return self._received == report and asyncio.get_running_loop().time() - self._received_at <= age_s

@@ -133,6 +133,7 @@ class QuorumNode:
         self._continues = False
         """Whether the next iteration of the loop continues the delivery."""
         self._failed = False
+        self._voters_followers: list[Callable[[], None]] = []
         self.room = LogRoom(loop.time)
 
     def start(self) -> None:
@@ -157,6 +158,10 @@ class QuorumNode:
                 self._fd = None
             for waiting in self._requests.values():
                 waiting.cancel()
+
+    def follow_voters(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when the voters in the log change, committed or not."""
+        self._voters_followers.append(changed)
 
     def status(self) -> QuorumStatus:
         """Return what this node knows of the quorum."""
@@ -304,6 +309,8 @@ class QuorumNode:
             self._listener.leader_changed(item.epoch, item.leader)
         elif isinstance(item, QuorumVoters):
             self._listener.voters_changed(item.voters, item.endpoints)
+            for changed in self._voters_followers:
+                changed()
         elif isinstance(item, SnapshotRecords):
             self._listener.snapshot_loaded(item.records)
         elif isinstance(item, SnapshotStart):

@@ -29,6 +29,11 @@ class VoterMembership:
         """Whether this node was a voter and was removed."""
         return self._kept == REMOVED
 
+    @property
+    def noted(self) -> bool:
+        """Whether the file says that this node is a voter, as the log does."""
+        return self._kept == VOTER and self._seen is not None and self._seen[0]
+
     def observe(self, status: QuorumStatus) -> bool:
         """Process a status of the node, and return whether it is a voter.
 

@@ -2,13 +2,13 @@
 
 The broker's fetches of the metadata topic contain the same information as a heartbeat. The broker sends a heartbeat
 only in two cases: when it has applied a change, because the next fetch may come much later, and when its fetches do not
-reach the controller.
+reach the controller. The controller's own broker does not fetch, but its session does not end: it repeats its
+heartbeats less often.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 
@@ -29,6 +29,11 @@ REGISTER_MS = 5_000
 """Time limit of one attempt to register."""
 HEARTBEAT_MS = 1_000
 """Time limit of one heartbeat."""
+FETCH_INTERVALS_MAX = 1.5
+"""Heartbeat intervals without an answered fetch after which the broker sends a heartbeat. An idle leader holds each
+fetch for up to one interval."""
+OWN_INTERVALS = 4
+"""Heartbeat intervals between the heartbeats of the controller's own broker."""
 LEAVE_MS = 2_000
 REFUSED = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.UNSUPPORTED_VERSION)
 """Errors after which another attempt is useless."""
@@ -49,7 +54,9 @@ class QuorumRegistration:
         heartbeat_s: float,
         log_dirs: tuple[str, ...] = (),
         cordoned: tuple[str, ...] = (),
+        leads: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`leads` returns whether this broker is the controller."""
         self._controller = controller
         self._broker_id = broker_id
         self._flush_mode = flush_mode
@@ -59,6 +66,7 @@ class QuorumRegistration:
         self._heartbeat_s = heartbeat_s
         self._log_dirs = log_dirs
         self._cordoned = cordoned
+        self._leads = leads
         self._epoch = -1
         """The broker epoch in the metadata that this broker has applied; -1 if the metadata contains no registration.
         """
@@ -66,6 +74,7 @@ class QuorumRegistration:
         """The broker epoch in the controller's last answer; this broker may not have applied it yet."""
         self._applied = 0
         self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
         self._event: RegisterBroker | None = None
         self._lives: Callable[[int], None] = lambda broker_epoch: None
         self._lost = False
@@ -153,6 +162,7 @@ class QuorumRegistration:
         """
         del endpoints, rack, directory_id, registered
         self._staying = True
+        self._reports.on_received = self._received
         self._task = asyncio.create_task(self._run(), name="registration")
 
     async def _run(self) -> None:
@@ -161,13 +171,27 @@ class QuorumRegistration:
             if self._epoch < 0 and self._lost:
                 if self._staying:
                     await self._register_again()
-            elif self._epoch < 0 or not self._reports.is_known(self._reports.current, self._heartbeat_s):
-                await self._beat()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._heartbeat_s):
-                    await self._wake.wait()
+                self._wake_after(1)
+            elif self._epoch >= 0 and self._reports.is_known(
+                self._reports.current, FETCH_INTERVALS_MAX * self._heartbeat_s
+            ):
+                self._wake_after(FETCH_INTERVALS_MAX)
+            else:
+                accepted = await self._beat()
+                self._wake_after(OWN_INTERVALS if accepted and self._leads() else 1)
+            await self._wake.wait()
 
-    async def _beat(self) -> None:
+    def _received(self, report: BrokerReport) -> None:
+        if report == self._reports.current and report.broker_epoch >= 0:
+            self._wake_after(FETCH_INTERVALS_MAX)
+
+    def _wake_after(self, intervals: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(intervals * self._heartbeat_s, self._wake.set)
+
+    async def _beat(self) -> bool:
+        """Send a heartbeat; return whether the controller has accepted it."""
         epoch = self._epoch if self._epoch >= 0 else self._assigned
         try:
             await self._controller.submit(BrokerHeartbeat(self._broker_id, epoch, self._applied), HEARTBEAT_MS)
@@ -177,6 +201,8 @@ class QuorumRegistration:
             # shows all other ends.
             if error.code == ErrorCode.STALE_BROKER_EPOCH and self._epoch < 0 and epoch == self._assigned:
                 self._lost = True
+            return False
+        return True
 
     async def _register_again(self) -> None:
         assert self._event is not None
@@ -205,3 +231,6 @@ class QuorumRegistration:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+            self._reports.on_received = lambda report: None
+            if self._timer is not None:
+                self._timer.cancel()

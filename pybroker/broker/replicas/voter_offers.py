@@ -46,11 +46,16 @@ class VoterOffers:
         self._broker_epoch = broker_epoch
         self._membership = membership
         self._offers = offers
+        self._voters_changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start to offer."""
         self._task = asyncio.create_task(self._run(), name="voter-offers")
+
+    def voters_changed(self) -> None:
+        """Process a change of the voters in the log."""
+        self._voters_changed.set()
 
     async def stop(self) -> None:
         """Stop offering."""
@@ -62,6 +67,7 @@ class VoterOffers:
     async def _run(self) -> None:
         pause_s, term = PAUSE_S_MIN, -1
         while True:
+            self._voters_changed.clear()
             status, epoch = self._status(), self._broker_epoch()
             votes = self._membership.observe(status)
             if status.epoch != term or epoch < 0:
@@ -73,5 +79,8 @@ class VoterOffers:
                     await self._controller.submit(event, OFFER_MS)
                 except KafkaError as error:
                     log.debug("offer to vote failed: %s", error)
+            if self._membership.noted:
+                await self._voters_changed.wait()
+                pause_s = PAUSE_S_MIN
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)

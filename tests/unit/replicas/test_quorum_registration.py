@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any
 
 from pybroker.broker.cluster.controller_client import EventAnswer
@@ -12,6 +13,7 @@ from pybroker.broker.replicas.quorum_registration import QuorumRegistration
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
+from tests.simulation.loop import SimulatedLoop
 
 
 class FakeController:
@@ -116,3 +118,50 @@ async def expiring() -> tuple[list[int], list[tuple[int, int]]]:
 
 def test_a_registration_that_ends_before_it_is_applied_is_repeated() -> None:
     assert asyncio.run(expiring()) == ([7, 8], [(8, 0)])
+
+
+async def minute(*, fetches: bool, leads: bool) -> tuple[int, int]:
+    """Return the number of heartbeats in a minute without changes, and in the next second, without fetches."""
+    controller, reports = FakeController(), FetchReports()
+    registration: Any = QuorumRegistration(
+        controller,  # type: ignore[arg-type]  # what it needs of it
+        1,
+        "commit",
+        lambda error: None,
+        incarnation=Uuid(1, 2),
+        reports=reports,
+        heartbeat_s=0.5,
+        leads=lambda: leads,
+    )
+    registration.stay((), None, "", lambda epoch: None)
+    registration.registered(7)
+    await asyncio.sleep(0.1)
+    controller.beats = []
+    for _ in range(120):
+        if fetches:
+            reports.received(reports.current)
+        await asyncio.sleep(0.5)
+    beats, controller.beats = len(controller.beats), []
+    await asyncio.sleep(1)
+    await registration.stop()
+    return beats, len(controller.beats)
+
+
+def run_minute(*, fetches: bool = False, leads: bool = False) -> tuple[int, int]:
+    return SimulatedLoop(Random(1)).run_until_complete(minute(fetches=fetches, leads=leads))
+
+
+def test_fetches_that_an_idle_leader_holds_replace_all_heartbeats() -> None:
+    beats, after = run_minute(fetches=True)
+    assert beats == 0
+    assert after >= 1
+
+
+def test_without_fetches_a_heartbeat_is_sent_each_interval() -> None:
+    beats, _ = run_minute()
+    assert 118 <= beats <= 120
+
+
+def test_the_controllers_own_broker_repeats_its_heartbeat_less_often() -> None:
+    beats, _ = run_minute(leads=True)
+    assert 28 <= beats <= 31
