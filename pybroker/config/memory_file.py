@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 
 
 class MemoryFile:
@@ -14,6 +13,8 @@ class MemoryFile:
     def __init__(self, content: bytes) -> None:
         self._on_disk = not hasattr(os, "memfd_create")
         if self._on_disk:
+            import tempfile
+
             self._descriptor, self.path = tempfile.mkstemp(prefix="pybroker-")
         else:
             self._descriptor = os.memfd_create("pybroker", os.MFD_CLOEXEC)

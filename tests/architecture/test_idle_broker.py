@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.quorum.scene import QuorumBroker, Scene, until
 from tests.support.brokers import PybrokerProcess
 
 RARE = (
@@ -81,6 +82,15 @@ class _TellsImports(PybrokerProcess):
         python, _, _, *arguments = super().command()
         return [python, "-c", TELLS_AT_ITS_END, *arguments]
 
+    def imported(self) -> set[str]:
+        """Return the modules that the stopped broker had imported."""
+        line = next(line for line in self.console.read_text().splitlines() if line.startswith("imported:"))
+        return set(line.split()[1:])
+
+
+class _TellingVoter(_TellsImports, QuorumBroker):
+    pass
+
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
@@ -89,8 +99,21 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     broker = _TellsImports(tmp_path_factory.mktemp("idle"))
     broker.start()
     broker.stop()
-    line = next(line for line in broker.console.read_text().splitlines() if line.startswith("imported:"))
-    return set(line.split()[1:])
+    return broker.imported()
+
+
+def test_a_voter_has_imported_neither_other_stores_nor_heavy_modules(tmp_path: Path) -> None:
+    """For the memory of a broker in a metadata quorum."""
+    with Scene(tmp_path, kind=_TellingVoter) as scene:
+        scene.start()
+        until(scene.all_vote)
+        voter = scene.brokers[2]
+        assert isinstance(voter, _TellingVoter)
+        voter.stop()
+    imported = voter.imported()
+    assert "pybroker.broker.quorum.native_log" in imported
+    heavy = {"copy", "csv", "dataclasses", "email", "importlib.metadata", "kazoo", "sqlite3", "tempfile", "zipfile"}
+    assert heavy & imported == set()
 
 
 def test_what_is_rare_waits_for_its_first_use(imported: set[str]) -> None:

@@ -36,11 +36,13 @@ class QuorumBroker(PybrokerProcess):
 class Scene:
     """The brokers, and client operations."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, kind: type[QuorumBroker] = QuorumBroker
+    ) -> None:
         """`settings` are added to the settings of every broker."""
         between = {broker_id: free_port() for broker_id in range(1, SIZE + 1)}
         self.brokers = {
-            broker_id: QuorumBroker(folder / f"broker-{broker_id}", broker_id, between) for broker_id in between
+            broker_id: kind(folder / f"broker-{broker_id}", broker_id, between) for broker_id in between
         }
         for broker in self.brokers.values():
             broker.settings |= settings or {}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -78,8 +77,7 @@ class LostAnswerError(KafkaError):
     """The event was sent to the controller, but this broker does not know whether the controller has decided it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardedEvent(Generic[R]):
+class ForwardedEvent(msgspec.Struct, Generic[R], frozen=True):
     """An event on its way to the controller, with its deadlines and its caller."""
 
     event: Event[R]

@@ -25,6 +25,9 @@ such limit."""
 
 ANY_VERSION = -1
 
+SQLITE_FILE = "metadata.db"
+"""The embedded store, in the first log directory. Here, because only that store may import sqlite3."""
+
 
 class StoreError(Exception):
     """The store refused an operation and changed nothing."""

@@ -24,6 +24,7 @@ from typing import TypeVar
 from pybroker.broker.metadata.disk_reserve import DiskReserve
 from pybroker.broker.metadata.metadata_store import (
     ANY_VERSION,
+    SQLITE_FILE,
     Create,
     Delete,
     Node,
@@ -46,7 +47,7 @@ from pybroker.wall_clock import wall_ms
 
 log = logging.getLogger(__name__)
 
-FILE_NAME = "metadata.db"
+FILE_NAME = SQLITE_FILE
 LOCK_NAME = "metadata.lock"
 
 FORMAT = 1

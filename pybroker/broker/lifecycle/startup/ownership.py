@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pybroker.broker.metadata.metadata_store import MetadataStore, get_or_none
+from pybroker.broker.metadata.metadata_store import SQLITE_FILE, MetadataStore, get_or_none
 from pybroker.broker.metadata.migration_marker import refuse_migrated
-from pybroker.broker.metadata.sqlite_store import FILE_NAME as STORE_FILE
 from pybroker.broker.metadata.znodes import CLUSTER_ID
 from pybroker.config.broker_cluster import EMBEDDED
 from pybroker.errors import StartError
@@ -30,9 +29,9 @@ def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, store: str, s
         if not sealed:
             refuse_migrated(Path(log_dirs[0]))
         _refuse_lost_store(Path(log_dirs[0]), [Path(log_dir) for log_dir in log_dirs])
-    elif (Path(log_dirs[0]) / STORE_FILE).exists():
+    elif (Path(log_dirs[0]) / SQLITE_FILE).exists():
         raise StartError(
-            f"{Path(log_dirs[0]) / STORE_FILE} is the metadata of a single broker. Move it with `pybroker metadata "
+            f"{Path(log_dirs[0]) / SQLITE_FILE} is the metadata of a single broker. Move it with `pybroker metadata "
             f"migrate --to {store}` (repeat the command if it was interrupted), or point log.dirs to other directories"
         )
     _refuse(log_dirs, ("broker.id", "node.id"), "broker", str(broker_id))
@@ -89,7 +88,7 @@ def _refuse_lost_store(first: Path, directories: Sequence[Path]) -> None:
     """Raise StartError if a cluster has claimed the directories but they have no store. Otherwise the start would
     create an empty store for another cluster, and every topic would be lost.
     """
-    store = first / STORE_FILE
+    store = first / SQLITE_FILE
     # SQLite's write-ahead log is useless without the main file. The main file is never empty after it was first opened.
     if store.exists() and store.stat().st_size:
         return

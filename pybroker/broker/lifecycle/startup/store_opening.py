@@ -18,7 +18,6 @@ from pybroker.broker.metadata.metadata_store import (
 )
 from pybroker.broker.metadata.migration_node import refuse_unfinished
 from pybroker.broker.metadata.quota_nodes import CLIENT_CONFIGS, IP_CONFIGS
-from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError
 from pybroker.broker.security.security_state import SECURITY_PATHS
 from pybroker.config import BrokerConfig
@@ -34,6 +33,9 @@ ATTEMPTS_MAX = 5
 async def open_store(config: BrokerConfig, on_fatal: Callable[[FatalError], None]) -> MetadataStore:
     """Open the metadata store of the settings. Raises StartError if it cannot be opened."""
     if not config.in_cluster:
+        # Import sqlite3 only for single brokers.
+        from pybroker.broker.metadata.sqlite_store import EmbeddedStore
+
         return await EmbeddedStore.open(Path(config.log_dirs[0]), on_fatal)
     # Import kazoo only for clusters.
     from pybroker.broker.lifecycle.startup.zookeeper_tls import zookeeper_tls
