@@ -345,9 +345,11 @@ fn finished() -> PyErr {
 fn timeouts(settings: &Settings<'_, '_>) -> PyResult<Timeouts> {
     let default = Timeouts::default();
     let milliseconds = |name, default: u64| settings.number::<u64>(name, default);
+    let fetch_ms = milliseconds("controller.quorum.fetch.timeout.ms", default.fetch_ms)?;
     Ok(Timeouts {
         election_ms: milliseconds("controller.quorum.election.timeout.ms", default.election_ms)?,
-        fetch_ms: milliseconds("controller.quorum.fetch.timeout.ms", default.fetch_ms)?,
+        fetch_ms,
+        fetch_wait_ms: default.fetch_wait_ms.min(fetch_ms / 2),
         backoff_max_ms: milliseconds(
             "controller.quorum.election.backoff.max.ms",
             default.backoff_max_ms,

@@ -32,6 +32,11 @@ pub enum Event<D> {
         /// The node.
         peer: i32,
     },
+    /// A request got no response, for example because the connection broke.
+    RequestFailed {
+        /// The request's correlation.
+        correlation: u64,
+    },
     /// The flush with this ticket is done: everything appended, truncated or installed before its [`Action::Flush`] is
     /// on disk.
     Flushed {

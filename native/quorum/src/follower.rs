@@ -40,12 +40,20 @@ impl<D> Quorum<D> {
         if self.fetch.is_some() || self.now < self.fetch_at || !self.is_flushed() {
             return;
         }
-        let (peer, snapshot) = match &self.role {
-            Role::Follower(following) => (Some(following.leader), following.snapshot),
-            Role::Unattached { .. } => (self.next_probe(), None),
+        let timeouts = self.settings.timeouts;
+        let (peer, snapshot, wait_ms) = match &self.role {
+            // After a lost response, the rest of the fetch timeout must suffice for another one.
+            Role::Follower(following) => (
+                Some(following.leader),
+                following.snapshot,
+                timeouts
+                    .fetch_wait_ms
+                    .min(following.until.saturating_sub(self.now) / 2),
+            ),
+            // The response of any node names the leader.
+            Role::Unattached { .. } => (self.next_probe(), None, 0),
             _ => return,
         };
-        let timeouts = self.settings.timeouts;
         let Some(peer) = peer else {
             self.fetch_at = self.now + timeouts.retry_ms;
             return;
@@ -62,13 +70,26 @@ impl<D> Quorum<D> {
             None => Ask::Fetch {
                 from: self.log.last(),
                 high_watermark: self.high_watermark,
+                wait_ms,
             },
         };
         self.fetch = Some(PendingFetch {
             correlation: self.ask(peer, topic_id, ask),
             peer,
-            retry_at: self.now + timeouts.fetch_wait_ms + timeouts.retry_ms,
+            retry_at: self.now + wait_ms + timeouts.retry_ms,
         });
+    }
+
+    /// Repeat a fetch whose connection broke. A replica that looks for a leader first waits as long as for a response,
+    /// because it would otherwise ask unreachable nodes without end.
+    pub(crate) fn on_request_failed(&mut self, correlation: u64) {
+        let failed = self
+            .fetch
+            .is_some_and(|fetch| fetch.correlation == correlation);
+        if failed && matches!(self.role, Role::Follower(_)) {
+            self.fetch = None;
+            self.fetch_at = self.now + self.settings.timeouts.pause_ms;
+        }
     }
 
     /// Return the next of the voters and bootstrap nodes, in turn.

@@ -46,6 +46,8 @@ pub enum Ask {
         from: EpochEnd,
         /// The sender's high watermark. A leader with a higher one answers without waiting for records.
         high_watermark: i64,
+        /// How long the leader may hold the fetch while it has no new records.
+        wait_ms: u64,
     },
     /// A lagging replica requests a snapshot.
     FetchSnapshot {

@@ -150,6 +150,7 @@ impl<D> Quorum<D> {
                 response,
             } => self.on_response(peer, correlation, response),
             Event::Refused { peer } => self.on_refused(peer),
+            Event::RequestFailed { correlation } => self.on_request_failed(correlation),
             Event::Flushed { ticket } => self.on_flushed(ticket),
             Event::StateWritten { ticket } => self.on_state_written(ticket),
             Event::StorageFailed => self.halt(),
@@ -186,7 +187,8 @@ impl<D> Quorum<D> {
             Ask::Fetch {
                 from,
                 high_watermark,
-            } => self.on_fetch(handle, &request, from, high_watermark),
+                wait_ms,
+            } => self.on_fetch(handle, &request, from, high_watermark, wait_ms),
             Ask::FetchSnapshot { id } => self.on_fetch_snapshot(handle, &request, id),
         }
     }

@@ -89,6 +89,8 @@ pub(crate) struct WaitingFetch {
     /// The follower's high watermark.
     pub(crate) high_watermark: i64,
     pub(crate) until: u64,
+    /// From this time on, the leader may answer it together with another fetch.
+    pub(crate) may_end_at: u64,
 }
 
 /// A follower's view of its leader.

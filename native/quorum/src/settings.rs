@@ -18,7 +18,8 @@ pub struct Timeouts {
     /// `controller.quorum.election.backoff.max.ms`: the longest pause before the next ballot, and before an election
     /// that starts because the leader's port refuses connections.
     pub backoff_max_ms: u64,
-    /// The longest time for which a leader holds a fetch while it has no new records.
+    /// The longest time for which a leader holds a fetch while it has no new records. With `retry_ms` it must be
+    /// shorter than `fetch_ms`, so that a lost response causes no election.
     pub fetch_wait_ms: u64,
     /// A request without a response is sent again after this time.
     pub retry_ms: u64,
@@ -32,7 +33,7 @@ impl Default for Timeouts {
             election_ms: 1000,
             fetch_ms: 1000,
             backoff_max_ms: 100,
-            fetch_wait_ms: 300,
+            fetch_wait_ms: 500,
             retry_ms: 300,
             pause_ms: 20,
         }

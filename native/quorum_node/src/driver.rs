@@ -197,9 +197,12 @@ impl Driver {
                 correlation,
                 refused,
             } => {
-                let asked = self.asked.remove(&correlation);
-                if let Some(asked) = asked.filter(|_| refused) {
-                    self.step([Event::Refused { peer: asked.peer }]);
+                if let Some(PendingRequest { peer, .. }) = self.asked.remove(&correlation) {
+                    let correlation = correlation - self.first_correlation;
+                    self.step([match refused {
+                        true => Event::Refused { peer },
+                        false => Event::RequestFailed { correlation },
+                    }]);
                 }
             }
             Input::Refused { peer } => self.step([Event::Refused { peer }]),

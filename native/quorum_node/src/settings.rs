@@ -38,7 +38,6 @@ pub(crate) fn sender_of(settings: &NodeSettings) -> Sender {
         cluster_key: cluster_key_of(&settings.cluster_id),
         cluster_id: settings.cluster_id.clone(),
         endpoints: settings.endpoints.clone(),
-        fetch_wait_ms: i32::try_from(settings.timeouts.fetch_wait_ms).unwrap_or(i32::MAX),
         fetch_bytes_max: settings.fetch_bytes_max,
     }
 }

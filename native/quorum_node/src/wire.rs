@@ -39,7 +39,8 @@ pub(crate) fn encode_request(request: &Request, sender: &Sender, position: i64) 
         Ask::Fetch {
             from,
             high_watermark,
-        } => fetch::encode_request(out, request, sender, *from, *high_watermark),
+            wait_ms,
+        } => fetch::encode_request(out, request, sender, *from, *high_watermark, *wait_ms),
         Ask::FetchSnapshot { id } => {
             fetch_snapshot::encode_request(out, request, sender, *id, position);
         }

@@ -71,6 +71,7 @@ impl World {
         let fetch = Ask::Fetch {
             from: log.last(),
             high_watermark: i64::MAX,
+            wait_ms: 300,
         };
         let foreign_id = new_uuid(random);
         let mut probes = Vec::new();

@@ -199,6 +199,7 @@ impl Replica {
             Ask::Fetch {
                 from,
                 high_watermark: 0,
+                wait_ms: 300,
             },
         );
     }

@@ -2,7 +2,7 @@
 
 use pybroker_quorum::{
     Action, Ask, Batch, Body, Decision, EpochEnd, Event, LogIndex, QuorumState, RoleName,
-    SnapshotHeader,
+    SnapshotHeader, Timeouts,
 };
 
 use crate::replica::{Replica, TOPIC, key, voters};
@@ -74,6 +74,7 @@ fn leader_knows_how_far_replicas_are() {
         let ask = Ask::Fetch {
             from: EpochEnd { epoch, offset },
             high_watermark: 0,
+            wait_ms: 300,
         };
         replica.ask(handle, 2, epoch, TOPIC, ask);
         let progress = replica.quorum.progress();
@@ -105,6 +106,7 @@ fn proposals_of_one_time_share_a_flush_and_a_response() {
     let ask = Ask::Fetch {
         from: EpochEnd { epoch, offset },
         high_watermark: i64::MAX,
+        wait_ms: 300,
     };
     replica.ask(1, 2, epoch, TOPIC, ask);
     replica.actions.clear();
@@ -141,6 +143,7 @@ fn waiting_fetches_are_answered_when_the_owner_asks() {
     let ask = Ask::Fetch {
         from: EpochEnd { epoch, offset },
         high_watermark: i64::MAX,
+        wait_ms: 300,
     };
     replica.ask(7, 3, epoch, TOPIC, ask);
     assert!(replica.response(7).is_none());
@@ -162,4 +165,73 @@ fn storage_error_halts() {
     assert_eq!(replica.decision(1), Some(Decision::Unknown));
     replica.fetched_by(9, 2);
     assert_eq!(replica.error(9), None);
+}
+
+/// Return the waits of the fetches that the replica has sent.
+fn waits(replica: &Replica) -> Vec<(u64, u64)> {
+    let sent = replica.sent().into_iter();
+    sent.filter_map(|(_, correlation, ask)| match ask {
+        Ask::Fetch { wait_ms, .. } => Some((correlation, wait_ms)),
+        _ => None,
+    })
+    .collect()
+}
+
+fn follower() -> Replica {
+    let mut replica = Replica::new(2, voters(3));
+    replica.ask(1, 1, 1, TOPIC, Ask::BeginQuorumEpoch);
+    replica.write();
+    replica
+}
+
+#[test]
+fn a_wait_that_ends_ends_those_that_have_lasted_half_their_time() {
+    let mut replica = Replica::new(1, voters(5));
+    replica.elect();
+    for voter in 2..=4 {
+        replica.fetched_by(voter as u64, voter);
+        replica.write();
+    }
+    let epoch = replica.quorum.state().epoch;
+    let offset = replica.quorum.log().end_offset();
+    for (handle, sender) in [(12, 2), (13, 3), (14, 4)] {
+        let ask = Ask::Fetch {
+            from: EpochEnd { epoch, offset },
+            high_watermark: i64::MAX,
+            wait_ms: 300,
+        };
+        replica.ask(handle, sender, epoch, TOPIC, ask);
+        assert!(replica.response(handle).is_none());
+        replica.wait(100);
+    }
+    assert!(replica.response(12).is_some());
+    assert!(replica.response(13).is_some());
+    assert!(replica.response(14).is_none());
+}
+
+#[test]
+fn a_lost_response_leaves_time_for_another_fetch() {
+    let mut replica = follower();
+    let timeouts = Timeouts::default();
+    let (_, wait_ms) = *waits(&replica).last().unwrap();
+    assert_eq!(wait_ms, timeouts.fetch_wait_ms);
+    replica.actions.clear();
+    let retry = wait_ms + timeouts.retry_ms;
+    replica.wait(retry);
+    let second = waits(&replica);
+    assert_eq!(second.len(), 1);
+    assert!(retry + second[0].1 < timeouts.fetch_ms);
+}
+
+#[test]
+fn a_fetch_whose_connection_broke_is_repeated() {
+    let mut replica = follower();
+    let (correlation, _) = *waits(&replica).last().unwrap();
+    replica.actions.clear();
+    replica.step(Event::RequestFailed { correlation: 4711 });
+    replica.wait(Timeouts::default().pause_ms);
+    assert_eq!(waits(&replica), []);
+    replica.step(Event::RequestFailed { correlation });
+    replica.wait(Timeouts::default().pause_ms);
+    assert_eq!(waits(&replica).len(), 1);
 }

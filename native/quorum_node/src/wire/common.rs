@@ -67,7 +67,6 @@ pub(crate) struct Sender {
     pub(crate) cluster_key: Uuid,
     /// The node's own addresses.
     pub(crate) endpoints: Vec<Endpoint>,
-    pub(crate) fetch_wait_ms: i32,
     pub(crate) fetch_bytes_max: i32,
 }
 

@@ -33,9 +33,10 @@ pub(super) fn encode_request(
     sender: &Sender,
     from: EpochEnd,
     high_watermark: i64,
+    wait_ms: u64,
 ) {
     out.i32(request.sender.id);
-    out.i32(sender.fetch_wait_ms);
+    out.i32(i32::try_from(wait_ms).unwrap_or(i32::MAX));
     out.i32(0);
     out.i32(sender.fetch_bytes_max);
     out.i8(0);
@@ -65,7 +66,7 @@ pub(super) fn decode_request(
     own: &Sender,
 ) -> Result<Incoming, DecodeError> {
     let id = reader.i32()?;
-    reader.i32()?;
+    let wait_ms = u64::try_from(reader.i32()?).unwrap_or(0);
     reader.i32()?;
     let bytes_max = reader.i32()?;
     reader.i8()?;
@@ -114,6 +115,7 @@ pub(super) fn decode_request(
             ask: Ask::Fetch {
                 from,
                 high_watermark,
+                wait_ms,
             },
         },
         reply: ReplyTo {

@@ -29,7 +29,6 @@ fn sender() -> Sender {
         cluster_id: "a-cluster".into(),
         cluster_key: Uuid::from_u128(99),
         endpoints: vec![endpoint(7, "CONTROLLER")],
-        fetch_wait_ms: 300,
         fetch_bytes_max: 1000,
     }
 }
@@ -59,6 +58,7 @@ fn asks() -> Vec<Ask> {
         Ask::Fetch {
             from: end(4, 50),
             high_watermark: 40,
+            wait_ms: 300,
         },
         Ask::FetchSnapshot { id: end(4, 50) },
     ]
