@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benches.cluster.idle import cpu_s, resident_mib
+from benches.cluster.idle import cpu_s
+from benches.compare.peers import resident_mib
 from pybroker.client import NewTopic, blocking
 from pybroker.testing.child_processes import free_port
 from tests.support.brokers import PybrokerProcess
