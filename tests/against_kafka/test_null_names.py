@@ -34,8 +34,8 @@ def classic_members(side: Side, name: str) -> None:
     for group, who, instance in itertools.product((name, ""), (member, ""), NULL_OR_EMPTY):
         side.ask(beat(group, who, generation, group_instance_id=instance), 4)
         side.ask(leave(group, "", group_instance_id=instance), 5)
-        for protocol_type, protocol in itertools.product((None, "", "consumer"), (None, "", "range")):
-            more = {"protocol_type": protocol_type, "protocol_name": protocol, "group_instance_id": instance}
+        for kind, protocol in itertools.product((None, "", "consumer"), (None, "", "range")):
+            more = {"protocol_type": kind, "protocol_name": protocol, "group_instance_id": instance}
             side.ask(sync(group, who, generation, {}, **more), 5)
         for metadata in NULL_OR_EMPTY:
             request = commit(group, name, {0: 1}, generation, who, metadata=metadata, group_instance_id=instance)
@@ -143,9 +143,9 @@ def transactional_ids(side: Side, name: str) -> None:
             topics=[m.TxnOffsetCommitRequest_TxnOffsetCommitRequestTopic(name=topic, partitions=[part])],
         )
         side.ask(request, 3)
-    for transactional_id in NULL_OR_EMPTY:
-        write(side, transactional_id, name, batch(me, 0))
-        write(side, transactional_id, "", batch(me, 0, transactional=False))
+    for missing in NULL_OR_EMPTY:
+        write(side, missing, name, batch(me, 0))
+        write(side, missing, "", batch(me, 0, transactional=False))
     side.ask(m.DescribeTransactionsRequest(transactional_ids=[""]), 0)
 
 
@@ -165,8 +165,8 @@ def administration(side: Side, name: str) -> None:
         request = m.CreateDelegationTokenRequest(owner_principal_type=kind, owner_principal_name=owner)
         side.ask(request, 3, but=("principal_type", "principal_name"))
     for kind, owner in itertools.product(("", "User"), ("", name)):
-        row = m.DescribeDelegationTokenRequest_DescribeDelegationTokenOwner(principal_type=kind, principal_name=owner)
-        side.ask(m.DescribeDelegationTokenRequest(owners=[row]), 3)
+        owned = m.DescribeDelegationTokenRequest_DescribeDelegationTokenOwner(principal_type=kind, principal_name=owner)
+        side.ask(m.DescribeDelegationTokenRequest(owners=[owned]), 3)
     side.ask(m.DescribeDelegationTokenRequest(owners=None), 3)
     elect = m.ElectLeadersRequest_TopicPartitions(topic="", partitions=[0])
     side.ask(m.ElectLeadersRequest(election_type=0, topic_partitions=[elect], timeout_ms=10_000), 2)
