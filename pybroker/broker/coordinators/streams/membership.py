@@ -175,6 +175,7 @@ def _topology(group: StreamsGroup, beat: StreamsHeartbeat) -> topologies.Topolog
     if group.topology is None or beat.topology is None:
         return group.topology or beat.topology
     if beat.topology.epoch >= group.topology.epoch and beat.topology != group.topology:
+        # Apache Kafka 4.4 refuses it with the same code and text.
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     return group.topology
 

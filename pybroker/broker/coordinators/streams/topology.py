@@ -148,6 +148,7 @@ def check(topology: Topology) -> None:
     """
     for part in topology.subtopologies:
         if part.source_regexes:
+            # Apache Kafka 4.4 refuses them with the same code and text.
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Regular expressions for source topics are not supported yet.")
         for topic in part.changelogs:
             if topic.partitions:
