@@ -93,6 +93,17 @@ def test_health_names_voters_that_are_away_and_a_lost_majority(scene: Scene) -> 
         )
     )
     until(lambda: metrics(scene.brokers[stays])[f"{RAFT}_current_leader"] == -1)
+    status = ["cluster", "quorum", "status", "--bootstrap-server", scene.brokers[stays].bootstrap]
+    done = CliRunner().invoke(cli, [*status, "--json"])
+    assert done.exit_code == 1
+    assert "The metadata quorum has no leader." in done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["leader"] is None
+    rows = {row["broker"]: row for row in shown["replicas"]}
+    assert {broker for broker, row in rows.items() if row["role"] == "voter"} == {1, 2, 3}
+    assert [broker for broker, row in rows.items() if row["answers"]] == [stays]
+    assert rows[stays]["log_end"] > 0
+    assert "no leader; 1 of 3 voters answer, 2 are a majority" in CliRunner().invoke(cli, status).stdout
 
 
 def bundle(broker: QuorumBroker, folder: Path) -> dict[str, Any]:

@@ -83,9 +83,14 @@ class Report(msgspec.Struct):
     state: Any = None
     deletions: list[DeletionReport] = []
     wrong_roles: list[WrongRole] = []
-    quorum: Any = None
-    """The metadata quorum as its leader sees it or, without a leader, as another voter sees it. None with a metadata
-    store."""
+    quorum_views: dict[int, Any] = {}
+    """The metadata quorum as each broker sees it; empty with a metadata store."""
+
+    @property
+    def quorum(self) -> Any:
+        """The view of the quorum's leader, or that of another voter without a leader; None with a metadata store."""
+        views = self.quorum_views.values()
+        return max(views, key=lambda view: (view.role == "Leader", view.epoch), default=None)
 
 
 class _BrokerResponses(msgspec.Struct):
@@ -119,11 +124,7 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
         best,
         await _deletions(admin, best.broker_id),
         [*_wrong_roles(responses), *(await _not_led(admin, informed) if leaders else ())],
-        max(
-            (view for state in states for view in state.quorum),
-            key=lambda view: (view.role == "Leader", view.epoch),
-            default=None,
-        ),
+        {state.broker_id: view for state in states for view in state.quorum},
     )
 
 

@@ -14,6 +14,7 @@ from pybroker.cli.shell_completion import broker_ids
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
+    from pybroker.client import AdminClient, KafkaError
     from pybroker.client.admin.quorum_admin import QuorumInfo, QuorumReplica
 
 
@@ -23,7 +24,8 @@ def status(target: Target) -> None:
     """Show the leader, the voters and the observers.
 
     The lag is the number of records that a replica lacks. The times are those of the replica's last fetch, and of the
-    last moment at which it had every record.
+    last moment at which it had every record. Without a leader, the table has what each voter knows of itself, and the
+    command ends with 1.
     """
     run(_status(target))
 
@@ -59,10 +61,17 @@ def transfer(broker: int | None, target: Target) -> None:
 
 
 async def _status(target: Target) -> None:
-    from pybroker.client import AdminClient
+    from pybroker.client import AdminClient, KafkaError
+    from pybroker.protocol.error_codes import ErrorCode
 
     async with AdminClient(target.client_config()) as admin:
-        info = await admin.describe_metadata_quorum()
+        try:
+            info = await admin.describe_metadata_quorum()
+        except KafkaError as error:
+            if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT):
+                raise
+            await _status_without_leader(target, admin, error)
+            return
     rows = [*_rows(info, info.voters, "voter"), *_rows(info, info.observers, "observer")]
     if target.json:
         write_json(
@@ -82,6 +91,37 @@ async def _status(target: Target) -> None:
         [{**row, "last_fetch": _time(row["last_fetch_ms"]), "caught_up": _time(row["caught_up_ms"])} for row in rows],
         ["broker", "role", "lag", "log_end", "last_fetch", "caught_up", "directory_id", "addresses"],
     )
+
+
+async def _status_without_leader(target: Target, admin: AdminClient, error: KafkaError) -> None:
+    """Print what the brokers that answer know of the quorum. Without a majority an operator chooses the voter with the
+    highest epoch and log end for `recover`."""
+    from pybroker.cli.cluster.cluster_report import collect
+
+    report = await collect(admin)
+    if report.quorum is None or report.quorum.role == "Leader":
+        raise error
+    voters = {voter.voter_id for voter in report.quorum.voters}
+    rows = []
+    for broker in sorted(voters | set(report.quorum_views)):
+        view = report.quorum_views.get(broker)
+        rows.append(
+            {
+                "broker": broker,
+                "role": "voter" if broker in voters else "observer",
+                "answers": view is not None,
+                "epoch": None if view is None else view.epoch,
+                "log_end": None if view is None else view.log_end_offset,
+            }
+        )
+    answering = len(voters & set(report.quorum_views))
+    if target.json:
+        write_json({"leader": None, "epoch": report.quorum.epoch, "high_watermark": None, "replicas": rows})
+    else:
+        say(f"no leader; {answering} of {len(voters)} voters answer, {len(voters) // 2 + 1} are a majority")
+        say()
+        table(rows, ["broker", "role", "answers", "epoch", "log_end"])
+    raise click.ClickException("The metadata quorum has no leader. `pybroker cluster health` shows the effects.")
 
 
 def _rows(info: QuorumInfo, replicas: Sequence[QuorumReplica], role: str) -> list[dict[str, Any]]:
