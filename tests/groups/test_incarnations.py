@@ -14,6 +14,9 @@ from aiokafka.errors import KafkaError as AioKafkaError
 from aiokafka.structs import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from tests.groups.consumer_protocol_member import ConsumerProtocolMember, ask, settle
 from tests.groups.kit import (
     WAIT_S,
     Member,
@@ -23,7 +26,9 @@ from tests.groups.kit import (
     unique,
     until,
 )
+from tests.groups.requests import commit, fetch
 from tests.support.brokers import BrokerProcess
+from tests.wire.client import WireClient
 
 STEP = 20
 """Records between two commits."""
@@ -133,6 +138,42 @@ def test_automatic_commits_skip_and_repeat_nothing(broker: BrokerProcess, protoc
         written = [f"{life}:{step}:0:{index}" for step in range(1, 4) for index in range(STEP)]
         assert not [value for value in written if value not in read], "skipped"
         assert sum(read[value] - 1 for value in written) <= STEP
+
+
+@pytest.mark.checklist("A28", "D32")
+def test_a_refused_commit_does_not_delay_a_revocation(broker: BrokerProcess) -> None:
+    """Clients with automatic commits (librdkafka, Java) commit before they confirm a revocation. They repeat a commit
+    that gets STALE_MEMBER_EPOCH, and the epoch does not change before they confirm."""
+    topic, group = create_topic(broker.bootstrap, 1), unique("group")
+    with WireClient(broker.port) as client:
+        # FindCoordinator creates the offsets topic.
+        client.call(m.FindCoordinatorRequest(coordinator_keys=[group]), 4)
+    member = ConsumerProtocolMember(lambda: broker.port, group, "member", (topic,))
+    settle(member)
+    assert _position(broker, member, topic, 10, leader_epoch=0) is ErrorCode.NONE
+    delete_topic(broker.bootstrap, topic)
+    create_topic(broker.bootstrap, 1, topic)
+    member.beat()
+    assert member.told.isdisjoint(member.owned), "the coordinator revokes the old topic"
+    for leader_epoch in (0, -1):
+        assert _position(broker, member, topic, 10, leader_epoch) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    settle(member)
+    assert [index for _, index in member.owned] == [0]
+    assert _position(broker, member, topic, 10, leader_epoch=0) is ErrorCode.FENCED_LEADER_EPOCH
+    request = fetch(group, topic, [0], member_id="member", member_epoch=member.epoch)
+    answer = ask(lambda: broker.port, request, 9, lambda answer: int(answer.groups[0].error_code))
+    assert answer.groups[0].topics[0].partitions[0].committed_offset == -1
+    assert _position(broker, member, topic, 1, leader_epoch=-1) is ErrorCode.NONE
+    member.leave()
+
+
+def _position(
+    broker: BrokerProcess, member: ConsumerProtocolMember, topic: str, offset: int, leader_epoch: int
+) -> ErrorCode:
+    """Commit an offset of partition 0 by the topic's name; return the partition's error."""
+    request = commit(member.group, topic, {0: offset}, member.epoch, member.member_id, leader_epoch=leader_epoch)
+    answer = ask(lambda: broker.port, request, 9, lambda answer: int(answer.topics[0].partitions[0].error_code))
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 
 def _commit(member: Member) -> set[int]:

@@ -12,8 +12,9 @@ Versions
 
 Differs from Kafka
 - A member whose generation formed before a topic was deleted and created again cannot commit for that name:
-  REBALANCE_IN_PROGRESS, and the group rebalances (in a consumer group STALE_MEMBER_EPOCH). A commit with a leader epoch
-  of the living topic is accepted. Kafka stores the old position for the new topic.
+  REBALANCE_IN_PROGRESS, and the group rebalances. A member of a consumer group that owns no partition of the new topic
+  gets UNKNOWN_TOPIC_OR_PARTITION. A commit with a leader epoch of the living topic is accepted. Kafka stores the old
+  position for the new topic.
 """
 
 from __future__ import annotations

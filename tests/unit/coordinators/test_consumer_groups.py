@@ -319,7 +319,10 @@ async def test_a_member_cannot_commit_by_name_for_the_next_topic_of_that_name() 
     await beat(world, "a")
     world.remove_topic("orders")
     world.topics.create("orders")
-    assert await commit(world, "a", 2, 0, by_id=False) == [ErrorCode.STALE_MEMBER_EPOCH]
+    assert await commit(world, "a", 2, 0, by_id=False) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    item = CommitItem("orders", None, 0, 5, -1, "")
+    transactional = CommitRequest(G, "a", None, 2, (item,), producer=(7, 0), knows_member_epochs=True)
+    assert await answered(world.groups.commit(transactional)) == [ErrorCode.ILLEGAL_GENERATION]
     # The member releases the old partitions and gets the new ones.
     told = await beat(world, "a", 2)
     assert told.assigned == frozenset()
@@ -340,7 +343,7 @@ async def test_a_member_cannot_commit_by_name_for_an_undeleted_topic_that_it_nev
     world.remove_topic("orders")
     world.topics.undelete("orders", first)
     assert world.topics.owns_epoch(first, 0)
-    assert await commit(world, "a", given.epoch, 0, by_id=False) == [ErrorCode.STALE_MEMBER_EPOCH]
+    assert await commit(world, "a", given.epoch, 0, by_id=False) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 async def test_a_member_commits_by_name_for_an_undeleted_topic_that_had_its_name_alone() -> None:

@@ -153,13 +153,20 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Partition]]):
     def incarnation_error(
         self, request: CommitRequest, name: str, topic_id: Uuid, topics: Topics, removals: Removals
     ) -> ErrorCode | None:
-        """Return STALE_MEMBER_EPOCH if the topic's name had an earlier incarnation and the member owns no partition of
-        the current incarnation."""
+        """Return UNKNOWN_TOPIC_OR_PARTITION (in a transaction ILLEGAL_GENERATION) if the topic's name had an earlier
+        incarnation and the member owns no partition of the current incarnation.
+
+        Consumers repeat a commit that gets STALE_MEMBER_EPOCH, and confirm a revocation only after its commit has
+        ended. The member gets its next epoch only after it has confirmed the revocation. Producers repeat offsets that
+        get UNKNOWN_TOPIC_OR_PARTITION.
+        """
         member = self.members.get(request.member_id)
         if member is None or topics.had_name_alone(topic_id):
             return None
         holds = any(topic == topic_id for held in (member.assigned, member.revoking) for topic, _ in held)
-        return None if holds else ErrorCode.STALE_MEMBER_EPOCH
+        if holds:
+            return None
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if request.producer is None else ErrorCode.ILLEGAL_GENERATION
 
     # --- classic members ----------------------------------------------------------------------------------------------
 
