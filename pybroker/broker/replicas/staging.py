@@ -165,9 +165,12 @@ class Staging:
 
     async def start(self, delay_ms: int) -> None:
         """Give every staged directory a deadline, and begin the removal. Call this after the first LeaderAndIsr."""
+        known = dict(self._nodes)
         on_disk = await self.take_over(delay_ms)
-        for topic_id in self._nodes.keys() - on_disk:
-            await self._forget(topic_id)
+        for topic_id, node in known.items():
+            # An order may have stored a new deadline meanwhile, because it stages the topic's data.
+            if topic_id not in on_disk and self._nodes.get(topic_id) is node:
+                await self._forget(topic_id)
         self.staged(self._nodes)
         self._started = True
         self._task = asyncio.create_task(self._run(), name="staged-removal")

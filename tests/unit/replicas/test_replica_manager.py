@@ -415,6 +415,28 @@ async def test_what_a_killed_broker_had_moved_is_promised_before_it_is_confirmed
     assert node.remove_after_ms - node.staged_ms == 14_400_000
 
 
+async def test_a_start_forgets_no_deadline_of_data_that_is_staged_meanwhile(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await host.lead(A, 0)
+    listed, stopped, staged = threading.Event(), threading.Event(), host.native.log_dirs.staged
+
+    def slow() -> Any:
+        found = staged()
+        listed.set()
+        assert stopped.wait(60)
+        return found
+
+    monkeypatch.setattr(host.native.log_dirs, "staged", slow)
+    starting = asyncio.create_task(host.staging.start(0))
+    await asyncio.to_thread(listed.wait, 60)
+    await host.stop(A, 0)
+    stopped.set()
+    await starting
+    assert host.staging.remaining_ms(A) == 14_400_000
+    assert await host.store.get(f"{znodes.STAGED}/1/{A}")
+
+
 async def test_the_data_of_a_failed_undelete_gets_its_delay_again(host: Host) -> None:
     """The undelete has moved the data back and failed on another broker. The broker serves no replica of the topic."""
     await host.lead(A, 0)
