@@ -428,11 +428,13 @@ class SimulatedBroker:
         """Continue the delays of replicas that an earlier process has staged."""
         for topic_id in sorted({slot[0] for slot, place in self.disk.replicas.items() if place == PUT_ASIDE}, key=str):
             self._count_down(topic_id)
-        self._marked |= dict.fromkeys(self.view.image.staged.get(self.broker_id, {}))
+        stored = [*self.view.image.staged.get(self.broker_id, {})]
         on_disk = {slot[0] for slot, place in self.disk.replicas.items() if place != LIVE}
-        for topic_id in [topic_id for topic_id in self._marked if topic_id not in on_disk]:
-            del self._marked[topic_id]
-            await self.marks.forget(topic_id)
+        self._marked |= dict.fromkeys(topic_id for topic_id in stored if topic_id in on_disk)
+        for topic_id in stored:
+            # An order may write the mark again at this moment.
+            if topic_id not in self._marked:
+                await self.marks.forget(topic_id)
 
     def _count_down(self, topic_id: Uuid) -> None:
         self._drop_timer(topic_id)
