@@ -16,7 +16,7 @@ permissions."""
 
 
 def keep_private(group_access: str = "none") -> None:
-    """Set the umask of this process, whatever umask it has inherited, for Python, native code and SQLite.
+    """Set the umask of this process, for Python, native code and SQLite. It replaces the inherited umask.
 
     A data directory has records, SCRAM keys and passwords (SECURITY.md). Commands that write to a data directory call
     this first.

@@ -1,1 +1,1 @@
-"""The control plane of a broker, besides its native data path."""
+"""The control plane of a broker. Its data path is native code."""

@@ -1,5 +1,5 @@
 """The table of broker settings: all settings with an effect, under Kafka's names if Kafka has them, and Kafka's dynamic
-settings without effect here.
+settings that have no effect in pybroker.
 
 Names, types, defaults, bounds and scopes follow Apache Kafka 4.4 (`AbstractKafkaConfig`, `DynamicBrokerConfig`); a
 setting's documentation mentions a different default or scope. `foreign_settings` has Kafka's settings that this broker

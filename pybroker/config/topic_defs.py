@@ -164,8 +164,8 @@ ONLY_AS: dict[str, tuple[str, str]] = {
 
 
 def validate_topic_config(name: str, text: str | None) -> str | None:
-    """Return the canonical text of one topic setting, or None for a Kafka setting without effect here. Raises
-    ConfigError (INVALID_CONFIG on the wire) if it is unknown or invalid.
+    """Return the canonical text of one topic setting, or None for a Kafka setting that has no effect in pybroker.
+    Raises ConfigError (INVALID_CONFIG on the wire) if it is unknown or invalid.
     """
     if text is None:
         raise ConfigError(f"{name}: a topic setting requires a value other than null")

@@ -1,8 +1,8 @@
-"""Streaming writes: each micro-batch is a staged ingest of its own, `(query id, batch id)`, or, with
-`mode=transactions`, one transaction per partition.
+"""Streaming writes: each micro-batch is a separate staged ingest, `(query id, batch id)`. With `mode=transactions`, it
+is one transaction per partition.
 
-Spark creates separate writers for tasks, commit and abort, and passes the query to none of them. Tasks read the query
-from their local properties and join the same ingest; their messages contain it for the commit.
+Spark creates separate writers for tasks, commit and abort, but does not tell them the query. Tasks read the query from
+their local properties and join the same ingest; their messages contain it for the commit.
 """
 
 from __future__ import annotations

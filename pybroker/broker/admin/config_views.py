@@ -1,8 +1,8 @@
 """Entries of DescribeConfigs: each setting with its value, source and synonyms. Pure (KIP-133, KIP-226, KIP-569).
 
-Differs from Kafka 4.4, where the synonyms of a topic's retention start at log.retention.ms and hide an effective
-log.retention.hours. pybroker lists every setting of the retention family (hours, minutes, ms), and the source is the
-source of the effective setting.
+Differs from Kafka 4.4, where the synonyms of a topic's retention start at log.retention.ms, so that log.retention.hours
+is missing even if it is the effective setting. pybroker lists every setting of the retention family (hours, minutes,
+ms), and the source is the source of the effective setting.
 """
 
 from __future__ import annotations

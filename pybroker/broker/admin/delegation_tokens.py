@@ -1,8 +1,8 @@
-"""Delegation tokens (KIP-48): create, renew, expire and describe them, and remove expired ones. Independent of protocol
-versions.
+"""Delegation tokens (KIP-48): create, renew, expire and describe tokens, and remove expired tokens. Independent of
+protocol versions.
 
-A client that logged in with a password gets a token and passes it to other clients. They log in with the token, and
-have the permissions of its owner. The token id is the user name, and the HMAC of the id with
+A client that logged in with a password gets a token and passes it to other clients. These clients log in with the
+token, and have the permissions of its owner. The token id is the user name, and the HMAC of the id with
 `delegation.token.secret.key` is the password (SCRAM, `tokenauth=true`).
 """
 

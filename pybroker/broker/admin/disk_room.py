@@ -111,7 +111,7 @@ class DiskRoom:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     def observe(self, rooms: Sequence[Room]) -> None:
-        """Log the changes between the previous sample and this one."""
+        """Log the changes between the previous sample and `rooms`."""
         now = self._clock.monotonic_ms() / 1000
         before = self._rooms
         self._rooms = {room.path: room for room in rooms}

@@ -71,7 +71,7 @@ Plan = tuple[Move, ...]
 
 def drain(partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker], leaving: Collection[int]) -> Plan:
     """Move every replica off the leaving brokers. Each replica goes to the least loaded broker and keeps its position
-    in the replica list. `brokers` has all live brokers; it may include the leaving ones.
+    in the replica list. `brokers` has all live brokers; the leaving brokers may be among them.
 
     Raises PlanError if too few brokers are left for a partition's replicas.
     """

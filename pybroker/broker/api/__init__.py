@@ -1,5 +1,5 @@
-"""One file per incoming API key: it converts between the wire format and a plain call. Code below this package knows no
-request versions.
+"""One file per incoming API key. The file converts between the wire format and a plain call, so the called code does
+not depend on request versions.
 
 A file is imported at the first use of its attribute (`api.k37_create_partitions.handle`): most brokers never receive
 most keys, and all files with their message classes take 4 MiB.

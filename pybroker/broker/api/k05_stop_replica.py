@@ -31,8 +31,8 @@ async def handle(replicas: ReplicaManager, request: StopReplicaRequest) -> StopR
 async def handle_by_name(
     replicas: ReplicaManager, view: ClusterView, request: StopReplicaRequest
 ) -> StopReplicaResponse:
-    """Handle the version with names: stop every local incarnation of the name, except one whose leader epoch is above
-    the one in the request.
+    """Handle the version with names: stop every local incarnation of the name whose leader epoch is not above the
+    leader epoch in the request.
     """
     found: dict[Uuid, list[StopReplicaPartitionState]] = {}
     meant: list[tuple[str, int, list[Uuid]]] = []

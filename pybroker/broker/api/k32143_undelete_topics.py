@@ -1,9 +1,9 @@
 """UndeleteTopics (key 32143, pybroker's own), version 0: restores deleted topics whose data still exists.
 
 Behavior
-- Topics are named by id. If a topic's name is in use, the request gives it another one.
-- It needs DELETE on the topic's former name and, for another name, CREATE on that. Without DESCRIBE the response omits
-  the name.
+- Topics are named by id. If a topic's name is in use, the request contains another name for it.
+- It needs DELETE on the topic's former name and, for another name, CREATE on the other name. Without DESCRIBE the
+  response omits the name.
 """
 
 from __future__ import annotations

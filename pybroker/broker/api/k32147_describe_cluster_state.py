@@ -35,7 +35,7 @@ from pybroker.wall_clock import wall_ms
 API_KEY = 32147
 
 PARTITIONS_MAX = 10_000
-"""Limit of partitions in one response, whatever the request asks for."""
+"""Limit of partitions in one response, even if the request allows more."""
 
 
 async def handle(

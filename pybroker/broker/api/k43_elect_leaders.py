@@ -75,7 +75,7 @@ def _asked(names: Names, request: ElectLeadersRequest) -> list[tuple[ResolvedTop
 
 
 def _wanted(asked: Sequence[tuple[ResolvedTopic, Sequence[int]]]) -> list[ElectedPartition]:
-    """Return the partitions without an error so far."""
+    """Return the partitions that have no error yet."""
     return [
         ElectedPartition(topic.name, index, topic.topic_id)
         for topic, indexes in asked

@@ -1,5 +1,5 @@
-"""Client instances that get telemetry subscriptions and push metrics (KIP-714): accepts or refuses their requests and
-keeps the sums of their metrics. Like Kafka's ClientMetricsManager; nothing is stored on disk.
+"""Client instances, which get telemetry subscriptions and push metrics (KIP-714). This module accepts or refuses their
+requests and keeps the sums of their metrics. As in Kafka's ClientMetricsManager, the data is only in memory.
 
 A client instance expires after three push intervals without a request. Above the limit, the instance that was silent
 for longest is removed.

@@ -2,7 +2,7 @@
 
 The broker that received the request has authorized it, but its ACLs may be out of date. The controller therefore
 authorizes it again (KIP-590), with its own, current ACLs. If the permission was removed before the event arrived, the
-controller refuses the event, whichever broker forwarded it.
+controller refuses the event, even if the forwarding broker has authorized it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ class BrokerWatch:
     async def start(self) -> BrokersChanged | None:
         """Return the current registrations as one event, or None if no broker is registered. Report later changes.
 
-        The controller decides this event first: it covers all changes of brokers since the previous controller."""
+        The controller decides this event first, because it contains all changes of brokers since the previous
+        controller."""
         looked = await self._look()
         if looked is None:
             return None

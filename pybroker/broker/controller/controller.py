@@ -136,8 +136,8 @@ class Controller:
         if self._acls is not None:
             self._acls.follow(self._image, self._image)
         gone = self._migrations.start(self._image, start.unfinished)
-        # The event with the registrations comes first: it makes the brokers known and elects leaders for their
-        # partitions. The other decisions need the brokers.
+        # The event with the registrations comes first, because the other decisions need the brokers. It makes the
+        # brokers known and elects leaders for their partitions.
         self._client.heartbeats = self._terms.heartbeat
         first = self._client.open(await self._brokers.start())
         if first is not None:
@@ -164,7 +164,8 @@ class Controller:
         )
 
     async def stop(self) -> None:
-        """Finish the current event, fail the queued ones, and wait until the brokers have responded to all requests."""
+        """Finish the current event, fail the queued events, and wait until the brokers have responded to all requests.
+        """
         self._client.close()
         if self._loop is not None:
             self._writer.give_up()

@@ -1,4 +1,4 @@
-"""The size of an event: the controller decides small events on the event loop and large ones in a thread."""
+"""The size of an event. The controller decides small events on the event loop and large events in a thread."""
 
 from __future__ import annotations
 

@@ -219,8 +219,9 @@ def _check(
 def _finished(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
     """Return the partition without its removed replicas, if the added replicas are in sync.
 
-    The number of copies of acknowledged records must not decrease. Therefore at least as many target replicas must be
-    in the ISR as the ISR has members besides the added replicas; all target replicas in the ISR are always enough.
+    The number of copies of acknowledged records must not decrease. Therefore the number of target replicas in the ISR
+    must be at least the number of ISR members that were not added. If all target replicas are in the ISR, this is
+    always enough.
     """
     if not is_moving(partition):
         return partition

@@ -28,7 +28,7 @@ class StoredStagedData:
         self._store = store
 
     async def unheld(self, topics: Collection[Uuid], changed: Callable[[Uuid], None]) -> Collection[Uuid]:
-        """Read each broker's marks, and watch the existing ones."""
+        """Read each broker's marks, and watch the marks that exist."""
         brokers = await self._store.children(znodes.STAGED)
         found = []
         for topic_id in topics:

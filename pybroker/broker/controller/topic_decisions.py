@@ -48,7 +48,7 @@ Replicas = tuple[int, ...]
 @decides(CreateTopics)
 def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[], Uuid] = Uuid.random) -> Decision:
     """Create topics; each succeeds or fails independently (KIP-4). This function and `truncate` generate the ids of new
-    topics; `metadata.image_loader` generates those of migrated ones."""
+    topics; `metadata.image_loader` generates the ids of migrated topics."""
     steps = Steps()
     created: list[TopicImage] = []
     ids: set[Uuid] = set()

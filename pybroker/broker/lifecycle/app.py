@@ -85,7 +85,7 @@ class FoundCluster(NamedTuple):
 class Broker:
     """One broker in this process. `start` returns when it serves clients, `stop` when all data is on disk.
 
-    If the broker cannot go on, the future `failed` completes with a FatalError; the owner of the broker then calls
+    If the broker cannot continue, the future `failed` completes with a FatalError; the owner of the broker then calls
     `stop` and exits.
     """
 

@@ -89,7 +89,7 @@ log = logging.getLogger(__name__)
 
 
 def build(dependencies: BrokerDependencies, on_fatal: Callable[[FatalError], None]) -> BrokerParts:
-    """Build and connect all objects. `on_fatal` is called when the broker cannot go on."""
+    """Build and connect all objects. `on_fatal` is called when the broker cannot continue."""
     local_controller, leadership = LocalControllerClient(dependencies.broker_id), ControllerLeadership()
     changes = PartitionChangeMetrics(dependencies.broker_id, lambda: local_controller.is_open)
     view, authorizer, credentials = _view(dependencies, changes)

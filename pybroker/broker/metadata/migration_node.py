@@ -1,4 +1,4 @@
-"""`/migration`: marks a ZooKeeper to which, or from which, the metadata is being moved, or has been moved.
+"""`/migration`: marks a ZooKeeper if metadata is being moved, or has been moved, to it or from it.
 
 | state | the metadata | brokers start on this ZooKeeper |
 |---|---|---|

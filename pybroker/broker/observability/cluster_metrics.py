@@ -2,8 +2,9 @@
 `kafka.server:type=ReplicaFetcherManager`, `kafka.server:type=SessionExpireListener`.
 
 As in Kafka, ReplicaManager's metrics cover the partitions that this broker leads or hosts. KafkaController's metrics
-are 0 on every broker except the controller, so that sums over all brokers are correct. Kafka's rates (…PerSec) are
-counters here: the monitoring system computes the rate. Kafka's timers are a count and a sum of milliseconds.
+are 0 on every broker except the controller, so that sums over all brokers are correct. pybroker has counters in place
+of Kafka's rates (…PerSec); the monitoring system computes the rate. Kafka's timers are a count and a sum of
+milliseconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Group metrics under Kafka's names: `kafka.coordinator.group:type=GroupMetadataManager` (gauges by state, NumOffsets)
 and `kafka.server:type=group-coordinator-metrics` (counts).
 
-Kafka also computes rates of the counts; here the monitoring system does.
+Kafka also computes rates of the counts. For pybroker, the monitoring system computes the rates.
 """
 
 from __future__ import annotations

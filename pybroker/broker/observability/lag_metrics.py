@@ -1,9 +1,9 @@
 """Consumer lag under the names of kafka_exporter (`kafka_consumergroup_…` by consumergroup, topic and partition), and
 in seconds under the same name with `_seconds`.
 
-A broker reports the groups that it coordinates, for the partitions that it hosts as leader or follower: it needs their
-logs. `pybroker_lag_unknown_partitions` counts the other partitions. Groups with the largest lag come first, and a
-metric counts the groups beyond the limit.
+A broker reports the groups that it coordinates, for the partitions that it hosts as leader or follower, because it
+needs their logs. `pybroker_lag_unknown_partitions` counts the other partitions. Groups with the largest lag come first,
+and a metric counts the groups beyond the limit.
 """
 
 from __future__ import annotations

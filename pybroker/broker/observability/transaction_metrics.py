@@ -2,7 +2,7 @@
 `kafka.coordinator.transaction:type=TransactionMarkerChannelManager` (pending markers),
 `kafka.server:type=AddPartitionsToTxnManager` (KIP-890); other metrics have names of pybroker.
 
-Kafka also computes the rate of failed verifications; here the monitoring system does.
+Kafka also computes the rate of failed verifications. For pybroker, the monitoring system computes it.
 """
 
 from __future__ import annotations

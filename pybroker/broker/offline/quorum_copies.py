@@ -33,9 +33,9 @@ from pybroker.wall_clock import wall_ms
 MANIFEST = ".json"
 MANIFEST_BYTES_MAX = 64 * 1024
 ATTEMPTS = 5
-"""Number of attempts to read the log: a running broker may replace its files meanwhile."""
+"""Number of attempts to read the log, because a running broker may replace its files at the same time."""
 SET_ASIDE = ".quorum-set-aside-{}"
-"""Name of a metadata log that another one has replaced; the time is inserted."""
+"""Name of a metadata log after another log has replaced it; the time is inserted."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -213,7 +213,7 @@ class Survivor(NamedTuple):
 
     @property
     def lost(self) -> int:
-        """Number of offsets that this broker has applied and that its log lacks."""
+        """Number of offsets that this broker has applied but that its log does not contain."""
         return 0 if self.seen is None else max(0, self.seen.offset - self.log.end_offset)
 
 

@@ -168,7 +168,7 @@ class QuorumNode:
         return self._native.status()
 
     async def propose(self, epoch: int, records: Sequence[bytes]) -> int:
-        """Append records in one batch, as the leader of `epoch`; return the offset of the first one.
+        """Append records in one batch, as the leader of `epoch`. Return the offset of the first record.
 
         On return the records are committed, and the listener has applied them. Raises ProposalError if that is not
         certain.
@@ -218,11 +218,11 @@ class QuorumNode:
         self._native.request_failed(correlation, refused)
 
     async def write_snapshot(self, end_offset: int, timestamp_ms: int, chunks: Iterable[Sequence[bytes]]) -> bool:
-        """Write a snapshot of the image as of `end_offset`, a chunk of records at a time. Return whether a snapshot was
+        """Write a snapshot of the image at `end_offset`, a chunk of records at a time. Return whether a snapshot was
         needed.
 
-        `timestamp_ms` is that of the last batch before `end_offset`. The event loop encodes the chunks, and a thread
-        writes them. Raises NativeError if the disk is full; the previous snapshot then remains.
+        `timestamp_ms`: the timestamp of the last batch before `end_offset`. The event loop encodes the chunks, and a
+        thread writes them. Raises NativeError if the disk is full; the previous snapshot then remains.
         """
         snapshot = await asyncio.to_thread(self._native.begin_snapshot, end_offset, timestamp_ms)
         if snapshot is None:
@@ -292,7 +292,7 @@ class QuorumNode:
         self._deliver()
 
     def _fail(self, problem: BaseException) -> None:
-        """Stop the broker: after any failure, the image lacks a record."""
+        """Stop the broker, because after any failure the image lacks a record."""
         self._failed = True
         log.error("metadata record failed to apply", exc_info=problem)
         self._on_fatal(FatalError("a committed metadata record cannot be applied"))

@@ -160,7 +160,7 @@ class IsrProposals:
             isr.refused(*partition, proposal.leader_epoch, proposal.version)
 
     def _say_it_stays(self, proposal: IsrProposal, reason: str) -> None:
-        """Log at INFO once per interval and partition, else at DEBUG."""
+        """Log at INFO once per interval and partition, and otherwise at DEBUG."""
         now = asyncio.get_running_loop().time()
         if now >= self._said_since + SAID_ANEW_S:
             self._said_since = now

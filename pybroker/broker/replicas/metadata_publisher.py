@@ -51,7 +51,7 @@ class FollowingView(ClusterView, Protocol):
         ...
 
     def has_applied(self, controller_epoch: int, number: int) -> None:
-        """Record that this broker has applied every change up to this one."""
+        """Note that this broker has applied all changes up to this number."""
         ...
 
 
@@ -252,7 +252,7 @@ class BrokerMetadataPublisher:
         for order in orders:
             try:
                 response = await self._execute(order)
-            except Exception:  # The orders after this one must still run, and the image must be updated.
+            except Exception:  # The next orders must still run, and the image must be updated.
                 log.exception("order failed order=%s: this is a bug in pybroker", type(order).__name__)
                 response = refusal(order, int(ErrorCode.UNKNOWN_SERVER_ERROR))
             if self._results.take(order, response) and self._again is None:

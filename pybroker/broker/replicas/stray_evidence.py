@@ -108,7 +108,7 @@ class TopicEvidence:
 
     async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> StoredTopic:
         """Read the store before data is removed, because the view may be out of date. Return ELSEWHERE only if it
-        applies to all these partitions. Only in a cluster."""
+        applies to all these partitions. Used only in a cluster."""
         assert self._store is not None
         await self._store.sync()
         path = znodes.deletion_path(topic_id)
@@ -151,7 +151,7 @@ class TopicEvidence:
 
 
 class LoggedTopics(TopicEvidence):
-    """Collector of evidence on a broker of a metadata quorum: its image is complete."""
+    """Collector of evidence on a broker of a metadata quorum, where the image is always complete."""
 
     def __init__(self, view: ClusterView, controller: ControllerClient, broker_id: int) -> None:
         super().__init__(view, None, broker_id, complete=True)

@@ -26,7 +26,7 @@ class DeferredResponse:
         self._end(response, None)
 
     def outcome(self) -> object:
-        """Return the response if it is set, else this object. A handler returns the result of this method."""
+        """Return the response if it is set, otherwise this object. A handler returns the result of this method."""
         return self.value if self._over else self
 
     def then(self, callback: Callable[[DeferredResponse], None]) -> None:

@@ -144,7 +144,7 @@ def _lines(made: Progress, console: Console) -> Iterator[None]:
 
 @contextmanager
 def meanwhile(every_s: float, look: Callable[[], None]) -> Iterator[None]:
-    """Call `look` repeatedly in a thread while the block runs in this one. The block itself raises Spark's errors."""
+    """Call `look` repeatedly in another thread while the block runs. The block itself raises Spark's errors."""
     done = threading.Event()
 
     def watch() -> None:

@@ -68,7 +68,8 @@ class AdminBase:
     def _require_topic_ids(connection: BrokerConnection, ids: Iterable[Uuid]) -> None:
         """Raise UnsupportedVersionError if `ids` holds a topic id and the broker ignores pybroker's tagged fields.
 
-        A broker that ignores the tags would apply the request to whatever incarnation has the name.
+        A broker that ignores the tags would apply the request to the current incarnation of the name, even if it has
+        another id.
         """
         if any(topic_id != Uuid.ZERO for topic_id in ids) and not heeds_ids(connection):
             raise UnsupportedVersionError(

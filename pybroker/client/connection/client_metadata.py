@@ -1,4 +1,4 @@
-"""A client's metadata: it builds the requests, merges the responses and notifies listeners."""
+"""A client's metadata. This module builds the requests, merges the responses and notifies listeners."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from pybroker.protocol.error_codes import ErrorCode
 ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = 3, 3, 4, 4
 """With version 1 of transactions: the newest versions of these requests that may be used."""
 END_2, COMMIT_OFFSETS_2 = 5, 5
-"""With version 2 of transactions: the versions used; newer ones name topics by id."""
+"""With version 2 of transactions: the versions of these requests. Newer versions name topics by id."""
 FEATURE = "transaction.version"
 SETTLES_S = 0.01
 """Pause in seconds before a retry while the coordinator is still writing the markers of the previous transaction."""

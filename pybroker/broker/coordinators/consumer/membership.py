@@ -203,7 +203,7 @@ def leave(group: ConsumerGroup, beat: ConsumerHeartbeat) -> None:
     else:
         member = group.instance(beat.instance_id, beat.member_id)
     if beat.epoch == GOES_AWAY:
-        # Epoch 0: the member that replaces this one may commit from its first epoch on.
+        # Epoch 0 allows the replacing member to commit from its first epoch on.
         group.put(msgspec.structs.replace(member, epoch=GOES_AWAY, assigned=dict.fromkeys(member.assigned, JOINS)))
     else:
         remove(group, member.member_id)

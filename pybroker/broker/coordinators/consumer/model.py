@@ -31,7 +31,7 @@ class ConsumerMemberState(IntEnum):
     """Reconciliation states of members, numbered as Kafka stores them."""
 
     STABLE = 0
-    """The member owns exactly its target assignment, or has not received a newer one."""
+    """The member owns exactly its target assignment, or has not received the new target assignment yet."""
     UNREVOKED = 1
     """The member has to revoke partitions and has not confirmed the revocation yet."""
     UNRELEASED = 2

@@ -27,7 +27,7 @@ def reconcile(
     """Return the state of the member after its heartbeat.
 
     may_give: returns whether no other member may be reading a partition. owned: partitions that the member reports as
-    owned; None: it reports none.
+    owned; None if the heartbeat does not report them.
     """
     if member.state is ConsumerMemberState.STABLE and member.epoch == target_epoch and member.assigned.keys() <= target:
         return member

@@ -103,8 +103,8 @@ class LoadedGroups(msgspec.Struct):
                 self._put(key, stored)
 
     def _put(self, key: OffsetKey, stored: StoredOffset) -> None:
-        """Store a value unless the key has a later one of the same incarnation: a transaction's commit may be older
-        than commits outside it."""
+        """Store a value, unless the key already has a later value of the same incarnation: a commit in a transaction
+        may be older than commits outside the transaction."""
         last = self.offsets.get(key)
         if last is not None and last[1].topic_id != stored[1].topic_id:
             # A value without an id belongs to the current incarnation of the name. Beside a later value it counts for

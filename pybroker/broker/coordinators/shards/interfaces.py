@@ -16,7 +16,8 @@ Record = tuple[bytes | None, bytes | None]
 """(key, value) of a record; None as the value: a tombstone."""
 
 Ended = tuple[int, int]
-"""Result of an append: (0, offset of the first record) once committed (acks=all), else (error code, −1)."""
+"""Result of an append: (0, offset of the first record) when the records are committed (acks=all), or (error code, −1).
+"""
 
 
 class Topics(Protocol):

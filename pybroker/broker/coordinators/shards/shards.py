@@ -99,7 +99,7 @@ class Shards(Generic[S]):
     def follow_leaders(self) -> None:
         """Compare the partitions that this broker leads with the existing shards.
 
-        Drop shards whose leader, leader epoch or topic id has changed, and load new ones.
+        Drop shards whose leader, leader epoch or topic id has changed, and load new shards.
         """
         if not self._started:
             return

@@ -17,7 +17,7 @@ from pybroker.broker.clock import Clock
 log = logging.getLogger(__name__)
 
 TICK_MS = 10
-"""Resolution of the wheel in milliseconds. A timer fires at most this much late."""
+"""Resolution of the wheel in milliseconds. A timer fires at most this much after its deadline."""
 
 
 class _Timer:
@@ -158,6 +158,6 @@ class WheelDriver:
         self._handle = None
         self.wheel.advance()
         upcoming = self.wheel.next_ms()
-        # A callback may already have scheduled the next call; keep the earlier one.
+        # A callback may already have scheduled the next call. Keep the call that is due earlier.
         if upcoming is not None:
             self._wake_at(upcoming)

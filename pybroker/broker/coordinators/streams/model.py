@@ -35,7 +35,7 @@ class StreamsMemberState(IntEnum):
     """Reconciliation states of members, numbered as Kafka stores them."""
 
     STABLE = 1
-    """The member owns exactly its target assignment, or has not received a newer one."""
+    """The member owns exactly its target assignment, or has not received the new target assignment yet."""
     UNREVOKED = 2
     """The member has to revoke tasks and has not confirmed the revocation yet."""
     UNRELEASED = 3

@@ -46,7 +46,8 @@ class Holders(Protocol):
 def reconcile(
     member: StreamsMember, target_epoch: int, target: Tasks, holders: Holders, owned: Tasks | None
 ) -> StreamsMember:
-    """Return the state of the member after its heartbeat. owned: tasks that the member reports; None: it reports none.
+    """Return the state of the member after its heartbeat. owned: tasks that the member reports; None if the heartbeat
+    does not report them.
     """
     if member.is_settled(target_epoch):
         return member

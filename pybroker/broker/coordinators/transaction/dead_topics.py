@@ -150,8 +150,8 @@ class OwedMarkers:
         begun = []
         for outcome in outcomes:
             known = producers.get(outcome.producer_id)
-            # A transaction that began after the deletion is another transaction: an earlier leader has already written
-            # the missing marker.
+            # If the open transaction began after the deletion, it is another transaction, and an earlier leader has
+            # already written the missing marker.
             if (
                 known is not None
                 and known.producer_epoch <= outcome.producer_epoch - (outcome.version >= VERSION_2)

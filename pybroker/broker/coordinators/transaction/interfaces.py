@@ -1,5 +1,5 @@
-"""Interfaces of the transaction coordinator besides `shards.interfaces`. `composition` implements them; tests use
-fakes."""
+"""Interfaces of the transaction coordinator, in addition to `shards.interfaces`. `composition` implements them; tests
+use fakes."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class TransactionProducer(NamedTuple):
 
 
 class CoordinatedTransaction(msgspec.Struct, frozen=True):
-    """The state of a transactional id. Immutable; decisions return a new one."""
+    """The state of a transactional id. Immutable: decisions return a new object."""
 
     producer_id: int
     producer_epoch: int = NO_EPOCH
@@ -109,7 +109,8 @@ class CoordinatedTransaction(msgspec.Struct, frozen=True):
     """Start of the transaction, in wall time."""
     update_ms: int = -1
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id of the state before, as in Kafka. If it is another one, its epochs are exhausted."""
+    """The producer id of the previous state, as in Kafka. If it differs from the current id, its epochs are exhausted.
+    """
     next_producer_id: int = NO_PRODUCER_ID
     """The producer id that the client gets at the end of this transaction."""
     last_epoch: int = NO_EPOCH

@@ -1,4 +1,5 @@
-"""One broker in the foreground: settings, signals, the start line, and one clear line for a failed start.
+"""Runs one broker in the foreground. Handles its settings and signals, and prints one line for a start and one clear
+line for a failed start.
 
 Exit codes: 0 after a clean stop, 1 if the broker could not start or had to stop, 2 for invalid settings (click's code
 for usage errors).
@@ -64,7 +65,7 @@ def start_command(
     """Run a broker until a signal (`pybroker start`) and return the exit code.
 
     `ready_fd` is a pipe that gets one JSON line when the broker serves clients. For `parent_fd` see `supervision`.
-    `addresses` are those of brokers whose cluster this one joins (`--join`).
+    `addresses`: the addresses of brokers whose cluster this broker joins (`--join`).
     """
     if parent_fd is not None:
         from pybroker.broker.lifecycle.process.supervision import die_with_parent

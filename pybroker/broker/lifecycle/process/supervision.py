@@ -1,5 +1,5 @@
-"""Supervision of this process. It notifies systemd. A broker that a test has started ends with its parent process,
-however the parent ends.
+"""Supervision of this process. It notifies systemd. A broker that a test has started ends with its parent process, even
+if the parent is killed.
 
 The parent holds the writing end of a pipe and never writes. When the parent ends, the pipe hangs up, and the kernel
 sends SIGKILL to this process. This needs neither a thread nor the GIL. PR_SET_PDEATHSIG is unsuitable: it watches one

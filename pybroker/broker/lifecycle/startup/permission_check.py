@@ -59,7 +59,7 @@ def _who_enters(directory: Path) -> int:
 def _open_entries(directory: Path, classes: int) -> Iterator[str]:
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):  # The file was removed meanwhile.
+            with contextlib.suppress(OSError):  # The file was removed in the meantime.
                 if entry.stat(follow_symlinks=False).st_mode & classes & (stat.S_IRGRP | stat.S_IROTH):
                     yield entry.name
 

@@ -67,8 +67,8 @@ def encode_record(record: object) -> bytes:
 
 
 def split_frame(frame: bytes) -> RecordFrame:
-    """Separate a record from its frame. So far each of the three numbers takes one byte. Raises UnreadableRecordError
-    if the bytes are not a frame."""
+    """Separate a record from its frame. In all known records, each of the three numbers takes one byte. Raises
+    UnreadableRecordError if the bytes are not a frame."""
     if len(frame) < HEADER_BYTES or max(frame[:HEADER_BYTES]) > _VARINT_OF_A_BYTE_MAX:
         raise UnreadableRecordError(f"a metadata record that begins with {frame[:HEADER_BYTES].hex() or 'nothing'}")
     frame_version, api_key, version = frame[:HEADER_BYTES]

@@ -1,5 +1,5 @@
-"""Settings, users, quotas and feature levels as ConfigRecord, UserScramCredentialRecord, ClientQuotaRecord and
-FeatureLevelRecord, and the records that remove them.
+"""Writes and reads settings, users, quotas and feature levels as ConfigRecord, UserScramCredentialRecord,
+ClientQuotaRecord and FeatureLevelRecord, and the records that remove them.
 
 In the image, each value is the text of the znode in ZooKeeper. If Kafka's record cannot reproduce this text exactly, a
 field of a NoOpRecord stores the text itself.

@@ -34,7 +34,7 @@ class TokenError(Exception):
 
 
 class UnknownKeyError(TokenError):
-    """The token's key is unknown; the provider may have a new one."""
+    """The token's key is unknown; it may be a new key of the provider."""
 
 
 class Bearer(NamedTuple):
