@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pybroker.broker.coordinators.consumer import records as consumer
 from pybroker.broker.coordinators.consumer.model import ConsumerMemberState
+from pybroker.broker.coordinators.group.loading import LoadedGroups
 from pybroker.broker.coordinators.group.records import (
     EpochGroupKey,
     GroupKey,
@@ -28,7 +29,7 @@ from pybroker.broker.coordinators.group.records import (
 from pybroker.broker.coordinators.group.subscription import subscribed_topics
 from pybroker.broker.coordinators.group_base.group_registry import GroupKind
 from pybroker.broker.coordinators.shards.hashing import GROUPS_REMEMBERED_MAX, partition_for
-from pybroker.native import CodecError, Uuid
+from pybroker.native import CodecError, StoredRecord, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned
 
@@ -221,3 +222,32 @@ def test_tombstones_of_a_consumer_group_include_a_type_that_only_kafka_writes() 
     group = stored.group("g")
     assert group is not None
     assert consumer.tombstones(group) == {bytes((0, kind)) + b"\x00\x01g": None for kind in (6, 4, 3)}
+
+
+def stored_commit(at: int, offset: int, topic_id: Uuid, producer_id: int = -1) -> StoredRecord:
+    """Return the record of a commit; with a producer id, of one in a transaction."""
+    key, value = encode_offset(OffsetKey("g", "orders", 0), OffsetValue(offset, -1, "", 1, None, topic_id))
+    return StoredRecord(at, 0, key, value, producer_id, None, ())
+
+
+def every_offset(loaded: LoadedGroups) -> dict[Uuid | None, int]:
+    return {value.topic_id: value.offset for _, _, value in loaded.every_offset()}
+
+
+def test_a_load_has_the_last_commit_for_each_incarnation() -> None:
+    """The key names the topic only. A deleted topic may be undeleted while another one has the name."""
+    old, new = Uuid.random(), Uuid.random()
+    loaded = LoadedGroups()
+    loaded.take(stored_commit(0, 3, old))
+    loaded.take(stored_commit(1, 7, old, producer_id=5))
+    loaded.take(stored_commit(2, 1, new))
+    loaded.take(stored_commit(3, 2, new, producer_id=5))
+    assert every_offset(loaded) == {old: 3, new: 1}
+    loaded.take(StoredRecord(4, 0, None, None, 5, True, ()))
+    assert every_offset(loaded) == {old: 7, new: 2}
+    loaded.take(stored_commit(5, 8, old))
+    assert every_offset(loaded) == {old: 8, new: 2}
+    loaded.take(stored_commit(6, 9, old, producer_id=6))
+    loaded.take(StoredRecord(7, 0, encode_offset_key(OffsetKey("g", "orders", 0)), None, -1, None, ()))
+    loaded.take(StoredRecord(8, 0, None, None, 6, True, ()))
+    assert every_offset(loaded) == {}, "the tombstone ends the commits of all incarnations"
