@@ -144,3 +144,42 @@ def test_what_is_deleted_again_keeps_what_it_is_owed(broker: BrokerProcess, live
         (producer.commit_transaction if commits else producer.abort_transaction)(WAIT_S)
         lives.undelete(topic_id, gone)
     until(lambda: read(broker.bootstrap, gone) == ["0", "2"], "each has its end")
+
+
+@pytest.mark.checklist("A31", "U3", "E10")
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_broker_killed_while_the_topic_is_deleted_ends_the_transaction(
+    broker: BrokerProcess, lives: Lives, commits: bool
+) -> None:
+    kept, gone = create_topic(broker.bootstrap, 1), create_topic(broker.bootstrap, 1)
+    producer = transactional(broker.bootstrap, "copy")
+    producer.begin_transaction()
+    write(producer, kept, "kept")
+    write(producer, gone, "first")
+    topic_id = lives.delete(gone)
+    broker.kill()
+    broker.start()
+    (producer.commit_transaction if commits else producer.abort_transaction)(WAIT_S)
+    await_read(broker.bootstrap, kept, ["kept"] if commits else [])
+    lives.undelete(topic_id, gone)
+    write(producer_without_transactions(broker), gone, "later")
+    await_read(broker.bootstrap, gone, ["first", "later"] if commits else ["later"])
+    until(lambda: lives.settled(topic_id), "nothing is owed any more")
+
+
+@pytest.mark.checklist("A31", "U3", "E9", "E10")
+def test_a_transaction_that_times_out_while_the_topic_is_deleted_is_aborted(
+    broker: BrokerProcess, lives: Lives
+) -> None:
+    kept, gone = create_topic(broker.bootstrap, 1), create_topic(broker.bootstrap, 1)
+    producer = transactional(broker.bootstrap, "copy", **{"transaction.timeout.ms": 3_000})
+    producer.begin_transaction()
+    write(producer, kept, "kept")
+    write(producer, gone, "first")
+    topic_id = lives.delete(gone)
+    write(producer_without_transactions(broker), kept, "later")
+    await_read(broker.bootstrap, kept, ["later"])
+    lives.undelete(topic_id, gone)
+    write(producer_without_transactions(broker), gone, "later")
+    await_read(broker.bootstrap, gone, ["later"])
+    until(lambda: lives.settled(topic_id), "nothing is owed any more")
