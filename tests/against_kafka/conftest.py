@@ -16,10 +16,14 @@ from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
 from tests.support.wire import free_port
 from tests.wire.client import WireClient
 
+INTERVAL_MS = "600000"
 SETTINGS = {
     # Assign it on the first request, as pybroker does; otherwise the time of the assignment is random.
     "group.consumer.assignor.offload.enable": "false",
     "group.share.assignor.offload.enable": "false",
+    # An assignment interval ends after all requests of a story, on a slow machine, too.
+    "group.consumer.max.assignment.interval.ms": INTERVAL_MS,
+    "group.share.max.assignment.interval.ms": INTERVAL_MS,
     # The same pace whether partitions change hands or not: a setting that Kafka does not have.
     "group.consumer.rebalance.heartbeat.interval.ms": "5000",
     # Groups without members and offsets expire at each broker's own time.

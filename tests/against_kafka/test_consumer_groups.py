@@ -9,7 +9,7 @@ import pytest
 
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
-from tests.against_kafka.conftest import Story
+from tests.against_kafka.conftest import INTERVAL_MS, Story
 from tests.against_kafka.sides import Side
 from tests.groups.requests import (
     LONG_MS,
@@ -176,7 +176,7 @@ def two_share(side: Side, name: str) -> None:
 def assigned_in_intervals(side: Side, name: str) -> None:
     """Make changes during the assignment interval."""
     topic, more = side.topic(name, 4), side.topic(f"{name}-more", 1)
-    side.ask(with_group_settings(name, consumer_assignment_interval_ms="15000"), 1)
+    side.ask(with_group_settings(name, consumer_assignment_interval_ms=INTERVAL_MS), 1)
     both = [name, f"{name}-more"]
     first = side.ask(consumer_join(name, "one", *both), 1).member_epoch
     second = side.ask(consumer_join(name, "two", name), 1).member_epoch
@@ -210,7 +210,7 @@ def assigned_in_intervals(side: Side, name: str) -> None:
 def one_after_another(side: Side, name: str) -> None:
     """The first member of an empty group does not wait for the interval."""
     side.topic(name, 2)
-    side.ask(with_group_settings(name, consumer_assignment_interval_ms="15000"), 1)
+    side.ask(with_group_settings(name, consumer_assignment_interval_ms=INTERVAL_MS), 1)
     for member in ("one", "two"):
         side.ask(consumer_join(name, member, name), 1)
         side.ask(consumer_beat(name, member, LEAVES), 1)

@@ -11,7 +11,7 @@ import pytest
 from pybroker import native
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
-from tests.against_kafka.conftest import Story
+from tests.against_kafka.conftest import INTERVAL_MS, Story
 from tests.against_kafka.sides import Side
 from tests.groups.kit import WAIT_S
 from tests.groups.requests import commit, consumer_join, fetch, join, with_group_settings
@@ -165,7 +165,7 @@ def assigned_in_intervals(side: Side, name: str) -> None:
     side.topic(name, 2)
     side.topic(f"{name}-more", 1)
     epoch = member_of(side, name, "one", name)
-    side.ask(with_group_settings(name, share_assignment_interval_ms="15000"), 1)
+    side.ask(with_group_settings(name, share_assignment_interval_ms=INTERVAL_MS), 1)
     side.ask(beat(name, "one", epoch), 1)
     second = side.ask(beat(name, "two", 0, [name]), 1).member_epoch
     side.ask(m.ShareGroupDescribeRequest(group_ids=[name]), 1, but=EPOCHS)
