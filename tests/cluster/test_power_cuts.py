@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -192,12 +193,15 @@ def test_a_replica_that_lost_its_end_waits_for_one_that_has_it(machines: Machine
     machines.cluster.brokers[3].boot_id = "another boot"
     # A quorum decides nothing before a majority runs.
     others = [broker for number, broker in machines.cluster.brokers.items() if number != 2]
-    for broker in others:
-        broker.launch()
-    for broker in others:
-        broker.await_answers()
-    # While the other replica's broker is still registered, it counts as alive and may be elected.
-    until(lambda: (state(machines.cluster, "shorter").isr, state(machines.cluster, "shorter").leader) == ({2}, -1))
+    # While its port accepts connections, broker 2 does not count as dead before its session ends. If it did so before
+    # broker 3 has registered, broker 3 would be the only one in the ISR.
+    with socket.create_server(("127.0.0.1", machines.cluster.brokers[2].between_port)):
+        for broker in others:
+            broker.launch()
+        for broker in others:
+            broker.await_answers()
+        # While the other replica's broker is still registered, it counts as alive and may be elected.
+        until(lambda: (state(machines.cluster, "shorter").isr, state(machines.cluster, "shorter").leader) == ({2}, -1))
     machines.cluster.brokers[2].start()
     assert same_logs(machines.cluster, "shorter") == whole
     assert read(machines.cluster, "shorter") == ["first", "last"]
