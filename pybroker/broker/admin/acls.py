@@ -49,8 +49,8 @@ class AclAdmin:
     def describe(self, which: AclFilter) -> list[AclBinding]:
         """Return the entries that match. Raises KafkaError."""
         self._require_authorizer()
-        # As in Kafka, a number of a later protocol version matches nothing, so newer clients can use such numbers in a
-        # filter.
+        # As in Kafka, newer clients may use numbers of a later protocol version in a filter. Such a number matches no
+        # entry.
         if 0 in (which.resource_type, which.pattern_type, which.operation, which.permission):
             raise KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN_ELEMENTS)
         if _has_unknown(which):

@@ -1,5 +1,5 @@
-"""Shared by AlterConfigs (33), IncrementalAlterConfigs (44) and DescribeConfigs (32): topic resources by name or id,
-and the responses.
+"""Code that AlterConfigs (33), IncrementalAlterConfigs (44) and DescribeConfigs (32) share: topic resources by name or
+id, and the responses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Shared by OffsetCommit (8) and TxnOffsetCommit (28): authorization, and the mapping of results to partitions."""
+"""Code that OffsetCommit (8) and TxnOffsetCommit (28) share: authorization, and the mapping of results to partitions.
+"""
 
 from __future__ import annotations
 

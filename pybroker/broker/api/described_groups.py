@@ -1,4 +1,4 @@
-"""Shared by ConsumerGroupDescribe (69), ShareGroupDescribe (77) and StreamsGroupDescribe (89)."""
+"""Code that ConsumerGroupDescribe (69), ShareGroupDescribe (77) and StreamsGroupDescribe (89) share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by ConsumerGroupHeartbeat (68), ShareGroupHeartbeat (76) and StreamsGroupHeartbeat (88)."""
+"""Code that ConsumerGroupHeartbeat (68), ShareGroupHeartbeat (76) and StreamsGroupHeartbeat (88) share."""
 
 from __future__ import annotations
 

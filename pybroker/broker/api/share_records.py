@@ -1,4 +1,4 @@
-"""Shared by ShareFetch (78), ShareAcknowledge (79) and the administration of share groups."""
+"""Common code of ShareFetch (78), ShareAcknowledge (79) and the administration of share groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Shared by the requests about delegation tokens (KIP-48): permission to send them, and principals on the wire."""
+"""Code that the requests about delegation tokens (KIP-48) share: the permission to send them, and principals on the
+wire."""
 
 from __future__ import annotations
 

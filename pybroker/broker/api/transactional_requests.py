@@ -1,4 +1,5 @@
-"""Shared by the requests of transactional producers: authorization of the id, error codes by version, partition names.
+"""Code that the requests of transactional producers share. It authorizes the transactional id, adapts error codes to
+the request's version, and looks up partitions.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Fast detection of killed brokers, before their session with the store ends.
 
-The controller has a connection to every other broker, and every other broker has one to the controller. If the
-connection breaks, this broker and another broker (the witness) test the port of the lost broker. If the port refuses
-connections from both for 300 ms, the process counts as dead. A hanging or unreachable broker does not refuse
-connections; it is lost when its session expires. A cluster of two brokers has no witness, so a killed broker there is
-also lost only when its session expires.
+The controller has a connection to every other broker, and every other broker has one to the controller. If such a
+connection breaks, the broker at its other end and a third broker (the witness) test the port of the lost broker. If the
+port refuses connections from both for 300 ms, the process of the lost broker counts as dead. A hanging or unreachable
+broker does not refuse connections; it is lost when its session expires. A cluster of two brokers has no witness, so a
+killed broker there is also lost only when its session expires.
 
 A wrong verdict is harmless (for example if a firewall refuses connections for the broker): the new leaders have new
 epochs, and the broker registers again.

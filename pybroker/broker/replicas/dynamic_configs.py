@@ -1,5 +1,5 @@
-"""Dynamic settings on this broker: the settings of brokers, and the settings of topics with partitions that are open
-here. Topics that are opened later take their settings from the image.
+"""Dynamic settings on this broker: the settings of brokers, and the settings of topics with open partitions on this
+broker. Topics that are opened later take their settings from the image.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class KafkaMetadata(msgspec.Struct):
     """Finalized levels by name (KIP-584); 0 if a record removed the level."""
     next_producer_id: int = 0
     left_out: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
-    """Counts of the records that are not taken over, by type and reason."""
+    """(type, reason) → number of records that the reader leaves out."""
 
 
 def read_metadata(directory: Path) -> KafkaMetadata:

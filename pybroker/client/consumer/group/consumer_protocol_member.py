@@ -94,7 +94,7 @@ class ConsumerProtocolMember(GroupMembership):
         return frozenset(self._owned.values())
 
     def subscribe(self, topics: frozenset[str], regex: str | None) -> None:
-        """Set the topics to read. If it can, the coordinator matches the regular expression."""
+        """Set the topics to read. A coordinator that supports regular expressions matches the expression itself."""
         if topics != self._topics or regex != self._regex:
             self._create_due = topics != self._topics
             self._topics, self._regex = topics, regex
