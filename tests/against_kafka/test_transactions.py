@@ -261,13 +261,13 @@ def offsets_of_groups(side: Side, name: str) -> None:
     side.quietly(join(classic, member, name), 9)
     side.quietly(sync(classic, member, 1, {member: b"a"}), 5)
     for generation, who in ((1, member), (2, member), (1, "nobody"), (-1, "")):
-        side.ask(offsets(name, classic, me, name, generation_id_or_member_epoch=generation, member_id=who), 4)
+        side.ask(offsets(name, classic, me, name, generation_id_or_member_epoch=generation, member_id=who), 5)
     newer = f"{name}-newer"
     epoch = side.until(
         lambda: consumer_join(newer, "one", name), 1, lambda answer: answer.error_code == 0
     ).member_epoch
     for generation, who in ((epoch, "one"), (epoch + 1, "one"), (epoch - 1, "one"), (epoch, "nobody"), (-1, "")):
-        side.ask(offsets(name, newer, me, name, generation_id_or_member_epoch=generation, member_id=who), 4)
+        side.ask(offsets(name, newer, me, name, generation_id_or_member_epoch=generation, member_id=who), 5)
     side.quietly(consumer_beat(newer, "one", -1), 1)
     side.ask(offsets(name, newer, me, name), 5)
     side.ask(end(name, me, commit=False), 4)

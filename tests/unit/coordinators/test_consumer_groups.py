@@ -302,6 +302,10 @@ async def test_commits_and_fetches_are_fenced_by_epoch() -> None:
         with pytest.raises(KafkaError) as caught:
             await commit(world, member, epoch, partition)
         assert caught.value.code == code
+    item = CommitItem("orders", None, kept[0], 5, -1, "")
+    with pytest.raises(KafkaError) as caught:
+        world.groups.commit(CommitRequest(G, "a", None, 4, (item,), producer=(7, 0), knows_member_epochs=True))
+    assert caught.value.code == ErrorCode.ILLEGAL_GENERATION
     world.groups.check_fetch(G, "a", 3)
     world.groups.check_fetch(G, None, -1)
     for member, epoch, code in (("a", 2, ErrorCode.STALE_MEMBER_EPOCH), ("x", 2, ErrorCode.UNKNOWN_MEMBER_ID)):

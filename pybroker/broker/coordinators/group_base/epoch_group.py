@@ -124,7 +124,9 @@ class EpochGroup(msgspec.Struct, Group, Generic[M, T], eq=False):
         self.check_instance(request)
         epoch = request.generation
         if epoch != member.epoch and not (epoch < member.epoch and self.has_owned(member, request, topics)):
-            raise self.stale(member, epoch)
+            error = self.stale(member, epoch)
+            # Kafka's producer fails fatally with STALE_MEMBER_EPOCH; with ILLEGAL_GENERATION it aborts the transaction.
+            raise error if request.producer is None else KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message)
 
     def has_epoch(self, member: M) -> bool:
         """Return whether the member uses member epochs. Classic members use generations."""
