@@ -98,6 +98,8 @@ class Staging:
         self._due: dict[Uuid, int] = {}
         """Topic id → monotonic time of the removal."""
         self._nodes: dict[Uuid, znodes.StagedNode] = {}
+        self._loaded: dict[Uuid, znodes.StagedNode] = {}
+        """The deadlines of the broker's previous run."""
         self._moved: set[Uuid] = set()
         """Topics whose beginning of the delay is not stored yet."""
         self._note_at = 0
@@ -145,6 +147,7 @@ class Staging:
         """Read the stored deadlines. Call this before data is staged."""
         self._nodes |= await self._marks.load()
         await self._count_on()
+        self._loaded = dict(self._nodes)
         for topic_id in list(self._nodes):  # Other tasks may store a deadline during this await.
             record = await self._marks.deletion(topic_id)
             if record is not None and record.state == UNDELETING:
@@ -165,10 +168,9 @@ class Staging:
 
     async def start(self, delay_ms: int) -> None:
         """Give every staged directory a deadline, and begin the removal. Call this after the first LeaderAndIsr."""
-        known = dict(self._nodes)
         on_disk = await self.take_over(delay_ms)
-        for topic_id, node in known.items():
-            # An order may have stored a new deadline meanwhile, because it stages the topic's data.
+        for topic_id, node in self._loaded.items():
+            # An order may have stored a new deadline, and may not have moved the topic's data yet.
             if topic_id not in on_disk and self._nodes.get(topic_id) is node:
                 await self._forget(topic_id)
         self.staged(self._nodes)

@@ -419,20 +419,20 @@ async def test_a_start_forgets_no_deadline_of_data_that_is_staged_meanwhile(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await host.lead(A, 0)
-    listed, stopped, staged = threading.Event(), threading.Event(), host.native.log_dirs.staged
+    started, stop = threading.Event(), host.native.partitions.stop
 
-    def slow() -> Any:
-        found = staged()
-        listed.set()
-        assert stopped.wait(60)
-        return found
+    def slow(orders: Sequence[StopOrder]) -> list[int]:
+        assert started.wait(60)
+        return stop(orders)
 
-    monkeypatch.setattr(host.native.log_dirs, "staged", slow)
-    starting = asyncio.create_task(host.staging.start(0))
-    await asyncio.to_thread(listed.wait, 60)
-    await host.stop(A, 0)
-    stopped.set()
-    await starting
+    monkeypatch.setattr(host.native.partitions, "stop", slow)
+    stopping = asyncio.create_task(host.stop(A, 0))
+    async with asyncio.timeout(60):
+        while A not in host.staging.waiting:  # noqa: ASYNC110  # no event tells
+            await asyncio.sleep(0.001)
+    await host.staging.start(0)
+    started.set()
+    await stopping
     assert host.staging.remaining_ms(A) == 14_400_000
     assert await host.store.get(f"{znodes.STAGED}/1/{A}")
 
