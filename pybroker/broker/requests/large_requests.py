@@ -2,8 +2,8 @@
 above a limit.
 
 Handlers get an ordinary request. If the elements of a request are independent, the handler is called once per piece,
-and the event loop serves other requests in between (`Turns`). Otherwise the handler is called once, and a lower limit
-applies.
+and the event loop serves other requests in between (`LoopShares`). Otherwise the handler is called once, and a lower
+limit applies.
 """
 
 from __future__ import annotations

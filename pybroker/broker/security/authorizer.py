@@ -231,7 +231,7 @@ def require_configs(
 
 
 class PendingAcls:
-    """The ACLs that the controller has decided in one term; implements `controller.authorization.Rights`.
+    """The ACLs that the controller has decided in one term; implements `controller.authorization.AclEvaluator`.
 
     They are newer than the ACLs of the controller's own broker, because this broker applies decisions later, like any
     other broker. The same native code evaluates both.
