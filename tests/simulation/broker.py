@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 SESSION_S = 3.0
 HEARTBEAT_S = 0.5
+CATCH_UP_MS = 5_000
 DELAY_MS = 4_000
 """How long deleted data stays."""
 SETTINGS = {
@@ -192,8 +193,10 @@ class SimulatedBroker:
         self.shown: dict[Uuid, dict[int, tuple[int, int]]] = {}
         """What clients see: leader and leader epoch."""
         self._spoken = -1, -1
-        self._marked: dict[Uuid, None] = {}
-        """Topics with a mark of staged data."""
+        self._marked: dict[Uuid, StagedNode] = {}
+        """The stored marks of staged data."""
+        self._introduced = asyncio.Event()
+        """The first LeaderAndIsr of type FULL has been applied."""
         self._removing: dict[Uuid, None] = {}
         self._timers: dict[Uuid, asyncio.Task[Any]] = {}
         self._incarnation = cluster.new_id()
@@ -270,12 +273,19 @@ class SimulatedBroker:
         find: Any = no_ids
         shows: Any = lambda *_: True  # noqa: E731
         await self.election.start(find, shows)
+        caught_up = False
+        while not caught_up:
+            with contextlib.suppress(KafkaError):
+                await self.client.catch_up(CATCH_UP_MS)
+                caught_up = True
+        loaded = await self.marks.load()
+        self._marked |= loaded
         endpoints = (Endpoint("PLAINTEXT", f"broker-{here}", 9092, "PLAINTEXT"),)
         await self.registration.register(endpoints, None, (f"dir-{here}",), topic_ids=True)
         self.registration.stay(endpoints, None, f"dir-{here}", lambda epoch: None)
         self.ready = True
         self.process.spawn(self._propose_isrs(), "isr")
-        self.process.spawn(self._look_for_data(), "staged-data")
+        self.process.spawn(self._look_for_data(loaded), "staged-data")
 
     def _fatal(self, problem: FatalError) -> None:
         self.cluster.broken(f"broker {self.broker_id} cannot go on: {problem}")
@@ -388,6 +398,7 @@ class SimulatedBroker:
                 if place == LIVE and slot not in listed and image.is_deleted(slot[0])
             }
             await self._put_aside({topic_id: "" for topic_id, _ in strays}, strays)
+            self._introduced.set()
         return LeaderAndIsrResponse(0)
 
     async def _stop(self, order: StopReplicaRequest) -> ControlResponse:
@@ -416,24 +427,24 @@ class SimulatedBroker:
         now = self.cluster.clock.wall_ms()
         ordered = sorted(names, key=str)
         marks = {topic_id: StagedNode(names[topic_id], now, now + DELAY_MS) for topic_id in ordered}
-        self._marked |= dict.fromkeys(marks)
         await self.marks.write(marks, ())
+        self._marked |= marks
         await asyncio.sleep(self.cluster.work())
         for slot in slots:
             self.disk.replicas[slot] = PUT_ASIDE
         for topic_id in ordered:
             self._count_down(topic_id)
 
-    async def _look_for_data(self) -> None:
-        """Continue the delays of replicas that an earlier process has staged."""
+    async def _look_for_data(self, loaded: Mapping[Uuid, StagedNode]) -> None:
+        """Continue the delays of replicas that an earlier process has staged. `loaded`: the marks of that process."""
+        await self._introduced.wait()
         for topic_id in sorted({slot[0] for slot, place in self.disk.replicas.items() if place == PUT_ASIDE}, key=str):
             self._count_down(topic_id)
-        stored = [*self.view.image.staged.get(self.broker_id, {})]
         on_disk = {slot[0] for slot, place in self.disk.replicas.items() if place != LIVE}
-        self._marked |= dict.fromkeys(topic_id for topic_id in stored if topic_id in on_disk)
-        for topic_id in stored:
-            # An order may write the mark again at this moment.
-            if topic_id not in self._marked:
+        for topic_id, mark in loaded.items():
+            # An order may have written the mark again.
+            if topic_id not in on_disk and self._marked.get(topic_id) is mark:
+                del self._marked[topic_id]
                 await self.marks.forget(topic_id)
 
     def _count_down(self, topic_id: Uuid) -> None:
