@@ -53,9 +53,8 @@ def options(jaas: str, module: str, example: str) -> dict[str, str]:
 
 
 def options_of_client(jaas: str) -> dict[str, str]:
-    """Return the options of an entry for any module. Raises InvalidValue if the entry is malformed; its text does not
-    contain `jaas`.
-    """
+    """Return the options of an entry for any module. Raises InvalidValue if the entry is malformed. The
+    message of the exception does not quote the entry, which may have a password."""
     return _pairs(_tokens(jaas)[2:])
 
 

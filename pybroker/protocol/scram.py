@@ -25,7 +25,7 @@ CLIENT_ITERATIONS_MAX = 1_000_000
 
 CLIENT_MESSAGE_BYTES_MAX = 2_048
 """Size limit of a client's message in bytes. A broker keeps the first message, which comes before the login, until the
-conversation expires. A user name has up to 255 bytes."""
+conversation expires. The limit is large enough, because a user name has at most 255 bytes."""
 
 
 class ScramError(Exception):

@@ -84,7 +84,7 @@ class _TopicCounts(msgspec.Struct, frozen=True):
     own: PartitionCounts | None
     """Counts of the partitions that the broker leads; None if it leads no partition."""
     leaders: Mapping[int, int]
-    """Number of led partitions by broker."""
+    """Broker id → number of partitions that it leads."""
     replicas: Mapping[int, int]
 
 

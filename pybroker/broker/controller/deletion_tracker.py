@@ -44,7 +44,8 @@ RETRY_S = 30.0
 PAUSE_S = 0.5
 """Delay after a failed write, while the store is unreachable."""
 RETRIES_MAX = 20
-"""Limit of retries. After that, the broker stages the replica when it gets its next LeaderAndIsr of type FULL."""
+"""Limit of repeated StopReplica requests for a topic. A broker that has answered none of them stages its replica when
+that broker gets its next LeaderAndIsr of type FULL."""
 PARTLY_S = 1.0
 """Seconds that the controller waits before it stores which brokers have confirmed. All brokers confirm most deletions
 in this time, and then one write is enough."""

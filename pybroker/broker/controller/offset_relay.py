@@ -24,12 +24,13 @@ class OffsetRelay:
         self._due = False
 
     def expect(self, broker_ids: Iterable[int], offset: int) -> None:
-        """Relay when these brokers have applied the log up to `offset`."""
+        """Note that other brokers wait until each of these brokers has applied the log up to `offset`."""
         for broker_id in broker_ids:
             self._awaited.setdefault(broker_id, []).append(offset)
 
     def applied(self, broker_id: int, offset: int) -> None:
-        """Relay if other brokers wait for this offset."""
+        """Process that a broker has applied the log up to `offset`. Send the applied offsets to the other brokers if
+        they wait for this one."""
         awaited = self._awaited.get(broker_id)
         if awaited is None or awaited[0] > offset:
             return

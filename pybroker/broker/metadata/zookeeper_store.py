@@ -489,7 +489,8 @@ def _outcome(operation: Operation, result: Any) -> OperationResult:
 
 
 def _repeated(connect: str) -> str:
-    """Return the hosts, repeated until kazoo makes the minimum number of attempts within the session timeout."""
+    """Return the connect string with several copies of its host list. kazoo divides the session timeout among the hosts
+    of the list, so the number of hosts is the number of attempts within the session timeout."""
     hosts, slash, chroot = connect.partition("/")
     times = -(-CONNECTIONS_A_SESSION_MIN // (hosts.count(",") + 1))
     return ",".join([hosts] * times) + slash + chroot

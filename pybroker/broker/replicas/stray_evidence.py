@@ -151,7 +151,7 @@ class TopicEvidence:
 
 
 class LoggedTopics(TopicEvidence):
-    """Collector of evidence on a broker of a metadata quorum, where the image is always complete."""
+    """Finds out in a metadata quorum whether the topic of a replica exists. There, the image is always complete."""
 
     def __init__(self, view: ClusterView, controller: ControllerClient, broker_id: int) -> None:
         super().__init__(view, None, broker_id, complete=True)

@@ -153,8 +153,8 @@ class Authorizer:
         return permitted
 
     def permits_principal_on_cluster(self, context: RequestContext, principal: str, operation: AclOperation) -> bool:
-        """Like `permits_on_cluster`, but for a principal that the connection of `context` does not have, or does not
-        have yet."""
+        """Like `permits_on_cluster`, for `principal` instead of the connection's own principal: for example, before the
+        connection is authenticated."""
         return self.permits(
             msgspec.structs.replace(context, principal=principal), operation, ResourceType.CLUSTER, CLUSTER_NAME
         )

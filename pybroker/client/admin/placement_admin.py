@@ -22,7 +22,7 @@ class ElectionType(IntEnum):
     PREFERRED = 0
     """The first replica of the assignment, if it is in sync."""
     UNCLEAN = 1
-    """Any live replica, if the partition has no leader: records that only dead replicas have are lost."""
+    """Any live replica, if the partition has no leader: records that exist only on dead replicas are lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,9 +46,9 @@ class RecordQuery:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """records: in time order; for `newest`, the latest first. scanned: number of records searched. stopped: why the
-    search ended early; None if it did not. older, newer: where the adjacent pages begin; None if there are no further
-    records."""
+    """records: in time order, or the latest first if the query seeks the newest records. scanned: number of records
+    searched. stopped: why the search ended early; None if it did not. older, newer: where the adjacent pages begin;
+    None if there are no further records."""
 
     records: tuple[ConsumerRecord, ...]
     scanned: int

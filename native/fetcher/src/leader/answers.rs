@@ -18,8 +18,8 @@ use crate::requests;
 
 const NOT_ATTACHED: &str = "cannot link the segments staged here";
 
-/// New errors of a response, each for one log line: the number of partitions with the error, and the first of these
-/// partitions.
+/// New errors of a response; each entry becomes one log line. Key: the error code, and whether fetching stops until
+/// there is a newer leader epoch. Value: the number of partitions with the error, and the first of these partitions.
 type Troubles = BTreeMap<(i16, bool), (usize, TopicIdPartition)>;
 
 impl Fetcher {

@@ -40,7 +40,7 @@ pub struct ProduceRequest {
 /// One topic of a Produce request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProduceTopic {
-    /// The topic's name (to v12 on client listeners).
+    /// The topic's name (up to v12, on client listeners).
     pub name: Span,
     /// The topic's id (from v13, and among brokers); otherwise zero.
     pub topic_id: Uuid,

@@ -26,7 +26,7 @@ pub struct StagedDeletion {
     pub id: Option<TopicIdPartition>,
     /// Former name of the directory.
     pub directory: Option<String>,
-    /// Time of the removal, milliseconds since the epoch. `None` if unknown: then only an operator removes the
+    /// When the directory is to be removed, milliseconds since the epoch. `None` if unknown: then only an operator removes the
     /// directory.
     pub deadline_ms: Option<i64>,
     /// Whether the removal has begun. Files may then be missing.

@@ -217,7 +217,8 @@ class Offsets:
         """Return the keys that need tombstones when a group is deleted: committed offsets, and commits being
         written."""
         self.revoke_delegated()
-        # Read in this order. A commit that completes in between is then among the offsets.
+        # Read the commits being written before the committed offsets. In the other order, a commit that completes
+        # between the two reads would be missed.
         keys = dict.fromkeys(pair for pair in self._under_way() if pair[1].group == group)
         self._take_over()
         for topic_id, topic in self._groups.get(group, {}).items():

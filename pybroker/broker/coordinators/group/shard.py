@@ -626,8 +626,8 @@ class GroupShard(Shard[LoadedGroups]):
         self._write_tombstones_of_deleted([key for key in keys if key not in needed])
 
     def bury_released(self) -> None:
-        """Write postponed tombstones of keys whose transactions have ended and whose offsets the deletion record has.
-        """
+        """Write the postponed tombstones that are due. A tombstone is due when no open transaction has an offset of its
+        key, and the deletion record has the key's committed offset."""
         if not self._obsolete:
             return
         unstable = self.transactions.unstable_keys()
