@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 SESSION_S = 3.0
 HEARTBEAT_S = 0.5
+CATCH_UP_MS = 5_000
 DELAY_MS = 4_000
 """How long deleted data stays."""
 SETTINGS = {
@@ -194,8 +195,6 @@ class SimulatedBroker:
         self._spoken = -1, -1
         self._marked: dict[Uuid, StagedNode] = {}
         """The stored marks of staged data."""
-        self._loaded: Mapping[Uuid, StagedNode] = {}
-        """The marks of the broker's previous process."""
         self._introduced = asyncio.Event()
         """The first LeaderAndIsr of type FULL has been applied."""
         self._removing: dict[Uuid, None] = {}
@@ -274,18 +273,25 @@ class SimulatedBroker:
         find: Any = no_ids
         shows: Any = lambda *_: True  # noqa: E731
         await self.election.start(find, shows)
+        caught_up = False
+        while not caught_up:
+            with contextlib.suppress(KafkaError):
+                await self.client.catch_up(CATCH_UP_MS)
+                caught_up = True
+        loaded = await self.marks.load()
+        self._marked |= loaded
         endpoints = (Endpoint("PLAINTEXT", f"broker-{here}", 9092, "PLAINTEXT"),)
         await self.registration.register(endpoints, None, (f"dir-{here}",), topic_ids=True)
         self.registration.stay(endpoints, None, f"dir-{here}", lambda epoch: None)
         self.ready = True
         self.process.spawn(self._propose_isrs(), "isr")
-        self.process.spawn(self._look_for_data(), "staged-data")
+        self.process.spawn(self._look_for_data(loaded), "staged-data")
 
     def _fatal(self, problem: FatalError) -> None:
         self.cluster.broken(f"broker {self.broker_id} cannot go on: {problem}")
 
     def _controller(self, epoch: int) -> Controller:
-        channel = LocalChannel(self.handle)
+        channel = LocalChannel(self.handle, self.fence.term_ended)
         turn = asyncio.Lock()
 
         def remote(broker: BrokerImage) -> RemoteChannel:
@@ -367,10 +373,6 @@ class SimulatedBroker:
 
     async def _apply(self, order: LeaderAndIsrRequest) -> ControlResponse:
         listed = set()
-        if order.type == LeaderAndIsrType.FULL and not self._introduced.is_set():
-            # The view contains this process's registration by now.
-            self._loaded = await self.marks.load()
-            self._marked |= self._loaded
         for topic in order.topic_states:
             for state in topic.partition_states:
                 # A broker opens partitions one after the other.
@@ -433,13 +435,13 @@ class SimulatedBroker:
         for topic_id in ordered:
             self._count_down(topic_id)
 
-    async def _look_for_data(self) -> None:
-        """Continue the delays of replicas that an earlier process has staged."""
+    async def _look_for_data(self, loaded: Mapping[Uuid, StagedNode]) -> None:
+        """Continue the delays of replicas that an earlier process has staged. `loaded`: the marks of that process."""
         await self._introduced.wait()
         for topic_id in sorted({slot[0] for slot, place in self.disk.replicas.items() if place == PUT_ASIDE}, key=str):
             self._count_down(topic_id)
         on_disk = {slot[0] for slot, place in self.disk.replicas.items() if place != LIVE}
-        for topic_id, mark in self._loaded.items():
+        for topic_id, mark in loaded.items():
             # An order may have written the mark again.
             if topic_id not in on_disk and self._marked.get(topic_id) is mark:
                 del self._marked[topic_id]

@@ -22,14 +22,19 @@ class LocalChannel:
     """The channel to the local broker (`cluster.channel.Channel`). If its handler raises an exception (a bug), the
     response is UNKNOWN_SERVER_ERROR."""
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, term_ended: Callable[[int], None]) -> None:
+        """`term_ended` is called with the controller epoch when the controller ends: the receiver then refuses the
+        requests that it has not admitted."""
         self._receiver = receiver
+        self._term_ended = term_ended
+        self._controller_epoch = -1
         self._queue: deque[tuple[ControlRequest, asyncio.Future[ControlResponse]]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._asked: set[asyncio.Task[ControlResponse]] = set()
 
     def send(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
         """Queue a control request."""
+        self._controller_epoch = request.controller_epoch
         future: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
         self._queue.append((request, future))
         if self._task is None or self._task.done():
@@ -38,13 +43,15 @@ class LocalChannel:
 
     def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
         """Send a request immediately, before queued requests."""
+        self._controller_epoch = request.controller_epoch
         task = asyncio.create_task(self._answer(request), name="controller-question")
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
         return task
 
     async def drain(self) -> None:
-        """Wait until all requests have been answered."""
+        """Wait until all requests have been answered; the controller ends."""
+        self._term_ended(self._controller_epoch)
         while (self._task is not None and not self._task.done()) or self._asked:
             await asyncio.wait([*([] if self._task is None else [self._task]), *self._asked])
 

@@ -142,7 +142,7 @@ def build(dependencies: BrokerDependencies, on_fatal: Callable[[FatalError], Non
             terms=terms,
             clock=dependencies.clock,
             broker_id=dependencies.broker_id,
-            channels=_channels(dependencies, LocalChannel(receiver.handle), open_connection),
+            channels=_channels(dependencies, LocalChannel(receiver.handle, fence.term_ended), open_connection),
             between=between_brokers,
             settings=dependencies.config,
             unclean_elections=dependencies.config.with_dynamic(cluster={}, broker={})["unclean.leader.election.enable"],

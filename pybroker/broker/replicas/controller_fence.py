@@ -14,12 +14,22 @@ class ControllerFence:
     def __init__(self) -> None:
         self._controller_epoch = -1
         self._broker_epoch = -1
-        self._registered = asyncio.Event()
+        self._ended_term = -1
+        self._changed = asyncio.Event()
 
     def registered(self, broker_epoch: int) -> None:
         """Begin a new broker epoch."""
         self._broker_epoch = broker_epoch
-        self._registered.set()
+        self._changed.set()
+
+    def term_ended(self, controller_epoch: int) -> None:
+        """Refuse messages of a controller in this process that still wait for the first registration.
+
+        The controller waits for their answers before it ends. If this broker is elected again, it begins the next term
+        only after that, and without a controller it cannot register.
+        """
+        self._ended_term = max(self._ended_term, controller_epoch)
+        self._changed.set()
 
     @property
     def broker_epoch(self) -> int:
@@ -33,7 +43,11 @@ class ControllerFence:
         yet sends pending orders for the earlier broker epoch, and this broker can recognize them only when it has its
         new epoch.
         """
-        await self._registered.wait()
+        while self._broker_epoch < 0:
+            if controller_epoch <= self._ended_term:
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            self._changed.clear()
+            await self._changed.wait()
         if controller_epoch < self._controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if broker_epoch != -1 and broker_epoch < self._broker_epoch:
