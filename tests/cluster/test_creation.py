@@ -78,7 +78,7 @@ def test_the_only_broker_dies_before_it_has_made_the_log(tmp_path: Path) -> None
             cluster.brokers[2].await_answers()
         cluster.brokers[1].start()
         cluster.brokers[2].await_answers()
-        until(lambda: state(cluster, "young").isr == {1, 2})
+        until(lambda: state(cluster, "young").isr == {1, 2} and state(cluster, "young").leader > 0)
         produce_as_leader(cluster.brokers[state(cluster, "young").leader], "young", "first")
         same_logs(cluster, "young")
 

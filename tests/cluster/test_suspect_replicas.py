@@ -248,7 +248,7 @@ def test_the_last_log_in_sync_that_is_gone_is_not_begun_anew(cluster: BrokerClus
     for number in (2, 3):
         shutil.rmtree(cluster.brokers[number].data_dir / "last-0")
     cluster.start()
-    until(lambda: state(cluster, "last").isr == {2, 3})
+    until(lambda: state(cluster, "last").isr == {2, 3} and state(cluster, "last").leader > 0)
     produce_as_leader(cluster.brokers[state(cluster, "last").leader], "last", "anew")
     assert read(cluster, "last") == ["anew"]
 

@@ -23,6 +23,7 @@ NAMES = {
     1: "OFFSET",
     2: "CLASSIC",
     3: "GROUP",
+    4: "TOPICS",
     5: "MEMBER",
     6: "TARGET_EPOCH",
     7: "TARGET",
