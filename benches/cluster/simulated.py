@@ -83,7 +83,7 @@ class AnsweringChannels:
 
     def to(self, broker: BrokerImage) -> Channel | None:
         """Return a queue for each broker, as in a cluster."""
-        return self._channels.setdefault(broker.broker_id, LocalChannel(self._answer))
+        return self._channels.setdefault(broker.broker_id, LocalChannel(self._answer, lambda epoch: None))
 
     async def _answer(self, request: ControlRequest) -> ControlResponse:
         async with self._turn:  # Send one message at a time, as `RemoteChannel` does.

@@ -4,7 +4,7 @@ A commit marker makes the transaction's offsets visible; an abort marker discard
 markers in a known order, but their writes may complete in another order. Their offsets in the log therefore decide
 which marker ends which commit.
 
-The offsets of a deleted topic stay pending: if the transaction commits, they belong into the topic's deletion record.
+The offsets of a deleted topic stay pending: if the transaction commits, they belong in the topic's deletion record.
 """
 
 from __future__ import annotations
