@@ -4,6 +4,8 @@ between the first row and the last commit."""
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from pybroker.client import blocking
 from pybroker.native import ArrowSink, NativeError, SinkTarget, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.spark import transactional_writes
@@ -32,6 +35,7 @@ COUNT = 600
 SCHEMA = "key string, value string"
 COMMITTED = {"kafka_isolation_level": "read_committed"}
 TIMEOUT_MS = 600_000
+WAIT_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +90,21 @@ def _values(count: int = COUNT, tag: str = "v") -> list[str]:
     return sorted(f"{tag}-{number}" for number in range(count))
 
 
-def _broken(frame: DataFrame) -> DataFrame:
-    """Return rows of which task 1 fails after some in its first attempt."""
+def _broken(frame: DataFrame, bootstrap: str, topic: str) -> DataFrame:
+    """Return rows of which task 1 fails after some in its first attempt.
+
+    The attempt dies when its writer has its producer id. Otherwise the writer, which is another process, may outlive
+    the attempt and fence the second one.
+    """
+
+    transactional_id = transactional_writes.named(topic, 1)
+
+    def await_producer() -> None:
+        give_up = time.monotonic() + WAIT_S
+        with blocking.AdminClient({"bootstrap.servers": bootstrap}) as admin:
+            while not admin.list_transactions(pattern=re.escape(transactional_id)):
+                assert time.monotonic() < give_up, f"{transactional_id} has no producer"
+                time.sleep(0.05)
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -96,6 +113,7 @@ def _broken(frame: DataFrame) -> DataFrame:
         assert context is not None
         for number, batch in enumerate(batches):
             if context.partitionId() == 1 and context.attemptNumber() == 0 and number == 3:
+                await_producer()
                 os._exit(9)
             yield batch
 
@@ -107,7 +125,7 @@ def test_a_batch_with_a_task_that_is_tried_again(there: Jobs, topic: str) -> Non
     there.create(topic)
     there.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
     name = {"mode": "transactions", "ingestId": topic, "kafka_batch_size": "500"}
-    there.write(_broken(there.rows(COUNT)), topic, **name)
+    there.write(_broken(there.rows(COUNT), there.bootstrap, topic), topic, **name)
     assert there.values(topic, **COMMITTED) == _values()
     assert there.values(topic, "kafka", **COMMITTED) == _values()
     there.write(there.rows(COUNT), topic, **name)
