@@ -74,12 +74,13 @@ class OffsetCommits:
         Raise KafkaError for the whole request if the group's state forbids the commit.
         """
         group = self._group_for_commit(shard, request)
+        is_protected = shard.deleted_topics.is_protected
         answers: list[ErrorCode] = []
         accepted: list[tuple[int, Uuid, OffsetKey, OffsetValue]] = []
         expire_ms = None if request.retention_ms < 0 else now_ms + request.retention_ms
         for index, item in enumerate(request.items):
             outcome = self._check(group, request, item)
-            if not isinstance(outcome, ErrorCode) and shard.is_protected(group.group_id, outcome[1], item.partition):
+            if not isinstance(outcome, ErrorCode) and is_protected(group.group_id, outcome[1], item.partition):
                 outcome = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if isinstance(outcome, ErrorCode):
                 answers.append(outcome)
@@ -132,7 +133,7 @@ class OffsetCommits:
             if isinstance(outcome, ErrorCode):
                 return None
             topic_id, name = outcome
-            if shard.is_protected(group.group_id, name):
+            if shard.deleted_topics.is_protected(group.group_id, name):
                 return None
             if item.topic_id is None and self._incarnation_error(group, request, name, topic_id) is not None:
                 # The member's next commit may lack a leader epoch, and data threads do not require one.
@@ -217,7 +218,7 @@ class OffsetCommits:
                 done.set_result(ErrorCode(error.code))
                 continue
             shard.offsets.revoke_delegated()
-            shard.rename_offsets(group_id, topic_id, name)
+            shard.deleted_topics.rename_offsets(group_id, topic_id, name)
             lost = [entry for entry in entries if self._is_lost(shard, topic_id, *entry)]
             # If these offsets were written now, their records would follow those of an open transaction, which are
             # newer: the deletion record keeps the offsets until the transaction has ended.
@@ -312,7 +313,7 @@ class OffsetCommits:
                 shard.count(shard.transactions.written(pending, at))
             else:
                 shard.transactions.failed(pending)
-                shard.bury_released()
+                shard.deleted_topics.bury_released()
             for index, *_ in accepted:
                 answers[index] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in TOO_LARGE else error
             finished(answers)

@@ -453,7 +453,7 @@ class GroupCoordinator:
             late = self._keep_offsets(topic.topic_id, committed, partial(_call_all, stored)) if committed else ()
             for shard, keys in doomed:
                 self._statistics.offset_deletions += len(keys)
-                stored.append(shard.drop_topic(topic.topic_id, keys, late))
+                stored.append(shard.deleted_topics.drop_topic(topic.topic_id, keys, late))
 
     def offsets_of_topic(self, topic_id: Uuid) -> list[tuple[str, int, CommittedOffset]]:
         """Return (group, partition, offset) of all committed offsets of one incarnation, for its deletion record."""
