@@ -47,7 +47,6 @@ from pybroker.wall_clock import wall_ms
 
 log = logging.getLogger(__name__)
 
-FILE_NAME = SQLITE_FILE
 LOCK_NAME = "metadata.lock"
 
 FORMAT = 1
@@ -68,7 +67,7 @@ class EmbeddedStore:
     def __init__(
         self, directory: Path, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[FatalError], None]
     ) -> None:
-        self._path = directory / FILE_NAME
+        self._path = directory / SQLITE_FILE
         self._lock = DirectoryLock(directory / LOCK_NAME)
         self._reserve = DiskReserve(directory)
         self._loop = loop

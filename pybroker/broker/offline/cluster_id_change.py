@@ -16,8 +16,16 @@ from typing import NamedTuple
 
 from pybroker.broker.lifecycle.startup.store_opening import open_store
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.metadata_store import Create, Operation, Set, StoreError, ensure_paths, get_or_none
-from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
+from pybroker.broker.metadata.metadata_store import (
+    SQLITE_FILE,
+    Create,
+    Operation,
+    Set,
+    StoreError,
+    ensure_paths,
+    get_or_none,
+)
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.offline.audit_records import audit_record
 from pybroker.broker.offline.offline_directories import locked, read_properties_of, write_properties_of
 from pybroker.broker.offline.quorum_copies import metadata_directory
@@ -54,8 +62,8 @@ async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> ClusterIdCh
             owned = (content["cluster.id"] for content in properties.values() if content and "cluster.id" in content)
             before: str | None = next((each for each in owned if each != cluster_id), cluster_id)
         else:
-            if properties[first] is not None and not (first / FILE_NAME).exists():
-                message = f"{first} holds data but no metadata store ({FILE_NAME}). Restore it from a backup first"
+            if properties[first] is not None and not (first / SQLITE_FILE).exists():
+                message = f"{first} holds data but no metadata store ({SQLITE_FILE}). Restore it from a backup first"
                 raise StartError(message)
             store = await EmbeddedStore.open(first)
             try:

@@ -9,14 +9,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pybroker.broker.metadata.sqlite_store import FILE_NAME
+from pybroker.broker.metadata.metadata_store import SQLITE_FILE
 from pybroker.errors import StartError
 from pybroker.files import fsync_directory, read_bounded, write_atomically
 
 META_PROPERTIES = "meta.properties"
 LOCK_FILE = ".lock"
 PROPERTIES_BYTES_MAX = 64 << 10
-PUT_ASIDE = FILE_NAME + ".migrated"
+PUT_ASIDE = SQLITE_FILE + ".migrated"
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def write_properties_of(directory: Path, properties: Mapping[str, str]) -> None:
 def put_store_aside(directory: Path) -> None:
     """Rename the metadata store of a single broker after its content has moved; it stays as a backup."""
     for ending in ("", "-wal", "-shm"):
-        path = directory / f"{FILE_NAME}{ending}"
+        path = directory / f"{SQLITE_FILE}{ending}"
         if path.exists():
             path.rename(directory / f"{PUT_ASIDE}{ending}")
     fsync_directory(directory)

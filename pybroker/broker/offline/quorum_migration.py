@@ -30,6 +30,7 @@ from pybroker.broker.lifecycle.startup.store_opening import open_store
 from pybroker.broker.metadata import migration_node, znodes
 from pybroker.broker.metadata.image import ClusterImage
 from pybroker.broker.metadata.metadata_store import (
+    SQLITE_FILE,
     Create,
     MetadataStore,
     MultiError,
@@ -42,7 +43,7 @@ from pybroker.broker.metadata.metadata_store import (
 )
 from pybroker.broker.metadata.migration_marker import IN_LOG, MigrationMarker, read_marker, write_marker
 from pybroker.broker.metadata.migration_node import DONE, LEAVING, LEFT, Mark, decode_mark
-from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.broker.offline.adopt.kafka_batches import MalformedBatchError
 from pybroker.broker.offline.audit_records import audit_record
@@ -158,10 +159,10 @@ async def migrate_broker(config: BrokerConfig, on_step: StepCallback = lambda st
         )
     first = Path(config.log_dirs[0])
     seal = read_marker(first)
-    if seal is not None and (not seal.in_log or not (first / FILE_NAME).exists()):
+    if seal is not None and (not seal.in_log or not (first / SQLITE_FILE).exists()):
         raise StartError(f"the metadata of {first} has already moved to {seal.place}. Start with {seal.settings}")
-    if not (first / FILE_NAME).exists():
-        raise StartError(f"{first} has no metadata store ({FILE_NAME}): there is nothing to migrate")
+    if not (first / SQLITE_FILE).exists():
+        raise StartError(f"{first} has no metadata store ({SQLITE_FILE}): there is nothing to migrate")
     refuse_others_data(config.log_dirs, config.broker_id, store=EMBEDDED, sealed=True)
     with locked([Path(log_dir) for log_dir in config.log_dirs]):
         store = await EmbeddedStore.open(first, sealed=True)

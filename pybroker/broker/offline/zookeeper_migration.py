@@ -26,6 +26,7 @@ from pybroker.broker.lifecycle.startup.ownership import refuse_other_clusters, r
 from pybroker.broker.lifecycle.startup.store_opening import open_store
 from pybroker.broker.metadata import migration_node, znodes
 from pybroker.broker.metadata.metadata_store import (
+    SQLITE_FILE,
     Create,
     Delete,
     MetadataStore,
@@ -41,7 +42,7 @@ from pybroker.broker.metadata.metadata_store import (
 )
 from pybroker.broker.metadata.migration_marker import MigrationMarker, read_marker, write_marker
 from pybroker.broker.metadata.migration_node import COPYING, DONE, Mark, decode_mark
-from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.broker.offline.audit_records import audit_record
 from pybroker.broker.offline.offline_directories import locked, put_store_aside
@@ -83,10 +84,10 @@ async def migrate(config: BrokerConfig, on_step: StepCallback = lambda step: Non
     directories = [Path(log_dir) for log_dir in config.log_dirs]
     first, connect = directories[0], config.get_str("zookeeper.connect")
     seal = read_marker(first)
-    if seal is not None and not (first / FILE_NAME).exists():
+    if seal is not None and not (first / SQLITE_FILE).exists():
         raise StartError(f"the metadata of {first} has already moved to {seal.place}. Start with {seal.settings}")
-    if not (first / FILE_NAME).exists():
-        raise StartError(f"{first} has no metadata store ({FILE_NAME}): there is nothing to migrate")
+    if not (first / SQLITE_FILE).exists():
+        raise StartError(f"{first} has no metadata store ({SQLITE_FILE}): there is nothing to migrate")
     refuse_others_data(config.log_dirs, config.broker_id, store=EMBEDDED, sealed=True)
     with locked(directories):
         source = await EmbeddedStore.open(first, sealed=True)

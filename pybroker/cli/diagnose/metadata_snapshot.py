@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pybroker.broker.metadata.metadata_store import Node
+from pybroker.broker.metadata.metadata_store import SQLITE_FILE, Node
 from pybroker.broker.metadata.node_table import NodeTable
-from pybroker.broker.metadata.sqlite_store import FILE_NAME
 from pybroker.broker.observability.diagnosis import node_documents
 from pybroker.config import BrokerConfig, ConfigSource
 from pybroker.errors import FatalError
@@ -29,9 +28,9 @@ async def metadata(config: BrokerConfig) -> dict[str, Any]:
 
 
 def _of_file(directory: Path) -> Mapping[str, Node]:
-    path = directory / FILE_NAME
+    path = directory / SQLITE_FILE
     with tempfile.TemporaryDirectory(prefix="pybroker-diagnose-") as place:
-        copy = Path(place) / FILE_NAME
+        copy = Path(place) / SQLITE_FILE
         shutil.copyfile(path, copy)
         # After a crash, the write-ahead log contains a part of the data.
         with contextlib.suppress(FileNotFoundError):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from pybroker.broker.lifecycle.startup.ownership import refuse_others_data, unclean
 from pybroker.broker.lifecycle.startup.permission_check import exposed, readable
+from pybroker.broker.metadata.metadata_store import SQLITE_FILE
 from pybroker.broker.metadata.node_table import split
-from pybroker.broker.metadata.sqlite_store import FILE_NAME as STORE_FILE
 from pybroker.broker.metadata.znodes import CLUSTER_ID, DamagedNodeError, decode_cluster_id
 from pybroker.broker.offline.offline_directories import LOCK_FILE, META_PROPERTIES, read_properties_of
 from pybroker.cli.doctor.finding import Finding, bad, ok, warn
@@ -175,7 +175,7 @@ def ids(config: BrokerConfig) -> Iterator[Finding]:
     clusters = {each: owner["cluster.id"] for each, owner in owners.items() if owner and "cluster.id" in owner}
     stored = None if config.in_cluster else stored_cluster_id(Path(config.log_dirs[0]))
     if stored is not None:
-        clusters[str(Path(config.log_dirs[0]) / STORE_FILE)] = stored
+        clusters[str(Path(config.log_dirs[0]) / SQLITE_FILE)] = stored
     if len(set(clusters.values())) > 1:
         summary = ", ".join(f"{place} to {cluster}" for place, cluster in clusters.items())
         advice = "correct log.dirs, or use `pybroker cluster adopt-id ID`"
@@ -188,7 +188,7 @@ def ids(config: BrokerConfig) -> Iterator[Finding]:
 
 def stored_cluster_id(directory: Path) -> str | None:
     """Return the cluster id in the metadata of a stopped broker; None if there is no id or the store is in use."""
-    path = directory / STORE_FILE
+    path = directory / SQLITE_FILE
     if not path.is_file() or in_use(directory):
         return None
     try:

@@ -14,8 +14,8 @@ import pytest
 
 from pybroker.broker.lifecycle.startup.store_opening import get_or_generate_cluster_id
 from pybroker.broker.metadata import znodes
-from pybroker.broker.metadata.metadata_store import Create, StoreClosedError
-from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
+from pybroker.broker.metadata.metadata_store import SQLITE_FILE, Create, StoreClosedError
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.errors import FatalError, StartError
 from pybroker.native import Uuid
 
@@ -30,21 +30,21 @@ async def test_a_second_broker_is_refused(tmp_path: Path) -> None:
 
 async def test_newer_and_foreign_files_are_refused_untouched(tmp_path: Path) -> None:
     await (await EmbeddedStore.open(tmp_path)).close()
-    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    connection = sqlite3.connect(tmp_path / SQLITE_FILE)
     connection.execute("PRAGMA user_version=99")
     connection.close()
     with pytest.raises(StartError, match="format 99"):
         await EmbeddedStore.open(tmp_path)
     other = tmp_path / "other"
     other.mkdir()
-    connection = sqlite3.connect(other / FILE_NAME)
+    connection = sqlite3.connect(other / SQLITE_FILE)
     connection.execute("PRAGMA application_id=7")
     connection.execute("CREATE TABLE theirs (x)")
     connection.close()
-    before = (other / FILE_NAME).read_bytes()
+    before = (other / SQLITE_FILE).read_bytes()
     with pytest.raises(StartError, match="not a pybroker"):
         await EmbeddedStore.open(other)
-    assert (other / FILE_NAME).read_bytes() == before
+    assert (other / SQLITE_FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize("damage", ["garbage", "bit", "cut"])
@@ -53,7 +53,7 @@ async def test_damage_is_noticed(tmp_path: Path, damage: str) -> None:
     await store.create("/a")
     await store.multi([Create(f"/a/{number}", b"x" * 200) for number in range(500)])
     await store.close()
-    path = tmp_path / FILE_NAME
+    path = tmp_path / SQLITE_FILE
     content = bytearray(path.read_bytes())
     if damage == "garbage":
         content[:] = os.urandom(len(content))

@@ -14,8 +14,7 @@ import msgspec
 from pybroker.broker.admin.topic_names import METADATA_LOG_DIRECTORY
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.feature_levels import HIGHEST
-from pybroker.broker.metadata.metadata_store import Operation
-from pybroker.broker.metadata.sqlite_store import FILE_NAME
+from pybroker.broker.metadata.metadata_store import SQLITE_FILE, Operation
 from pybroker.broker.offline.adopt.kafka_batches import MalformedBatchError, formats
 from pybroker.broker.offline.adopt.metadata_log import KafkaMetadata, read_metadata
 from pybroker.broker.offline.adopt.security_nodes import operations_of
@@ -116,7 +115,7 @@ def _properties(directory: Path) -> Properties:
     found = read_properties_of(directory)
     if found is None:
         raise StartError(f"{directory} has no meta.properties: it is not a data directory of Apache Kafka")
-    if (directory / FILE_NAME).exists() or "pybroker.format" in found:
+    if (directory / SQLITE_FILE).exists() or "pybroker.format" in found:
         raise StartError(f"{directory} already belongs to pybroker")
     version = found.get("version", "0")
     if version not in ("0", "1"):

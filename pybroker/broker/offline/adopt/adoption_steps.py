@@ -19,9 +19,9 @@ import msgspec
 from pybroker.broker.admin.topic_names import METADATA_LOG_DIRECTORY
 from pybroker.broker.metadata import znodes
 from pybroker.broker.metadata.feature_levels import FEATURES, encode_features
-from pybroker.broker.metadata.metadata_store import Create, Operation, ensure_paths
+from pybroker.broker.metadata.metadata_store import SQLITE_FILE, Create, Operation, ensure_paths
 from pybroker.broker.metadata.quota_nodes import CLIENT_CONFIGS, IP_CONFIGS
-from pybroker.broker.metadata.sqlite_store import FILE_NAME, EmbeddedStore
+from pybroker.broker.metadata.sqlite_store import EmbeddedStore
 from pybroker.broker.offline.adopt.adoption_plan import LEFT_TO_REMOVE, AdoptedTopic, AdoptionPlan
 from pybroker.broker.offline.audit_records import audit_record
 from pybroker.broker.offline.offline_directories import read_properties_of, write_properties_of
@@ -47,8 +47,8 @@ async def carry_out(plan: AdoptionPlan) -> None:
         await _fill(store, plan)
     finally:
         await store.close()
-    _sync(work / FILE_NAME)
-    os.rename(work / FILE_NAME, first / FILE_NAME)
+    _sync(work / SQLITE_FILE)
+    os.rename(work / SQLITE_FILE, first / SQLITE_FILE)
     fsync_directory(first)
     finish(plan.directories)
 
@@ -86,7 +86,7 @@ def finish(directories: list[Path]) -> None:
 def unfinished(directory: Path) -> bool:
     """Return whether an adoption has passed the point of no return but has not finished."""
     properties = read_properties_of(directory)
-    return (directory / FILE_NAME).exists() and properties is not None and "pybroker.format" not in properties
+    return (directory / SQLITE_FILE).exists() and properties is not None and "pybroker.format" not in properties
 
 
 def _sync(path: Path) -> None:
